@@ -1,0 +1,32 @@
+# Two commands for people: `make test` and, once there is a trainer, `make train`. Both set up .venv by themselves.
+PYTHON ?= python3
+BIN := .venv/bin
+# one thread per worker: two workers on two cores, and no oversubscription inside torch
+WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
+
+.PHONY: test lint format wheel clean
+
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "vmcr2 needs Python 3.11 or newer: make PYTHON=python3.11")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+test: .venv/ready
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --timeout 300
+
+lint: .venv/ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: .venv/ready
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+wheel: .venv/ready
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+clean:
+	rm -rf .venv build dist

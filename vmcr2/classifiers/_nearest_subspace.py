@@ -1,0 +1,139 @@
+"""Nearest subspace (Eq. 8) as a module: the class whose subspace leaves the smallest residual."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..functional import class_subspaces, nearest_subspace, subspace_residuals
+from ..functional._eigen import Moments, add_moments, leading_eigenpairs
+from ..functional._inputs import check_features, check_positive, read_classes
+from ..functional._linalg import Guard, full_precision, working_dtype
+from ..functional._subspaces import default_components, subspaces_from
+
+_STATE = ("bases", "energies", "scatter", "sizes")
+
+
+class NearestSubspace(nn.Module):
+    """argmin_j ‖(I − V_jV_jᵀ)z‖², V_j the top principal directions of class j, uncentred (Eq. 8 of the paper).
+
+    Args:
+        num_classes: k; by default what ``fit`` finds in the labels.
+        num_components: dimensions per class, ⌊d/k⌋ by default, at least 1.
+
+    ``fit`` learns from all samples at once. ``partial_fit`` adds batches, in any order; it keeps the classes' second
+    moments (k·d² floats, in the state too) and needs ``num_classes`` or ``num_components``, because ⌊d/k⌋ is not known
+    before the last class has come. A class without samples is never predicted.
+
+    >>> classifier = NearestSubspace().fit(torch.eye(4), torch.tensor([0, 0, 1, 1]))
+    >>> classifier.predict(torch.tensor([[0.9, 0.1, 0.0, 0.2]]))
+    tensor([0])
+    """
+
+    bases: Tensor
+    energies: Tensor
+    scatter: Tensor
+    sizes: Tensor
+
+    def __init__(self, num_classes: int | None = None, num_components: int | None = None) -> None:
+        super().__init__()
+        for name, value in (("num_classes", num_classes), ("num_components", num_components)):
+            if value is not None:
+                check_positive(value, name)
+        self.num_classes = num_classes
+        self.num_components = num_components
+        self._forget()
+
+    def fit(self, z: Tensor, labels: Tensor) -> NearestSubspace:
+        """Learn the subspaces of these samples, (m, d) with labels (m,) or memberships (m, k); forgets earlier ones."""
+        spaces = class_subspaces(z.detach(), labels, self.num_classes, num_components=self.num_components)
+        self._forget()
+        self.bases, self.energies = spaces
+        return self
+
+    @full_precision
+    @torch.no_grad()
+    def partial_fit(self, z: Tensor, labels: Tensor) -> NearestSubspace:
+        """Add a batch. Labels beyond those seen so far make room for new classes, unless ``num_classes`` is set."""
+        if self.num_classes is None and self.num_components is None:
+            raise ValueError("partial_fit needs num_classes or num_components: NearestSubspace(num_classes=…)")
+        if self.fitted and not len(self.sizes):
+            raise ValueError(
+                "partial_fit cannot continue after fit, which keeps no moments: use partial_fit throughout"
+            )
+        guard = Guard()
+        seen = len(self.sizes)
+        check_features(z, guard, dim=self.scatter.shape[1] if seen else None)
+        if self.num_components is not None and self.num_components > z.shape[1]:
+            raise ValueError(f"num_components is {self.num_components}, but z has only {z.shape[1]} features per row")
+        z = z.detach().to(working_dtype(z, self.scatter))
+        classes = read_classes(labels, z, self.num_classes, guard)
+        k = max(classes.num_classes, seen)
+        if k > seen:
+            self._make_room(k, z)
+        batch = torch.zeros_like(self.scatter[: classes.num_classes])
+        add_moments(batch, z.to(self.scatter.dtype), classes, guard)
+        self.scatter[: classes.num_classes] += batch
+        self.sizes[: classes.num_classes] += classes.sizes
+        self._stale = True
+        return self
+
+    @property
+    def fitted(self) -> bool:
+        """Whether there is anything to predict with."""
+        return len(self.bases) > 0 or len(self.sizes) > 0
+
+    def forward(self, z: Tensor) -> Tensor:
+        """The same as :meth:`predict`."""
+        return self.predict(z)
+
+    def predict(self, z: Tensor) -> Tensor:
+        """The nearest class of every point, (N,), in memory that does not grow with N·k."""
+        return nearest_subspace(z, self._fresh_bases())
+
+    def residuals(self, z: Tensor) -> Tensor:
+        """‖(I − V_jV_jᵀ)z_i‖² of every point and class, (N, k)."""
+        return subspace_residuals(z, self._fresh_bases())
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """With the subspaces up to date."""
+        self._refresh()
+        return super().state_dict(*args, **kwargs)
+
+    def _fresh_bases(self) -> Tensor:
+        if not self.fitted:
+            raise ValueError("this NearestSubspace has learned nothing yet: call fit(z, labels) first")
+        self._refresh()
+        return self.bases
+
+    def _refresh(self) -> None:
+        if not self._stale:
+            return
+        k, d = self.scatter.shape[:2]
+        count = self.num_components if self.num_components is not None else default_components(d, k)
+        pairs = leading_eigenpairs(Moments(self.scatter, self.sizes), count, "subspace", rounds=24)
+        self.bases, self.energies = subspaces_from(pairs)
+        self._stale = False
+
+    def _make_room(self, k: int, z: Tensor) -> None:
+        old, d = len(self.sizes), z.shape[1]
+        scatter, sizes = z.new_zeros(k, d, d), z.new_zeros(k)
+        if old:
+            scatter[:old], sizes[:old] = self.scatter, self.sizes
+        self.scatter, self.sizes = scatter, sizes
+
+    def _forget(self) -> None:
+        for name in _STATE:
+            self.register_buffer(name, torch.zeros(0))
+        self._stale = False
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        # the sizes are those of the state, not of this (perhaps unfitted) instance
+        for name in _STATE:
+            if prefix + name in state_dict:
+                like = getattr(self, name)
+                self.register_buffer(name, torch.empty_like(state_dict[prefix + name], device=like.device))
+        super()._load_from_state_dict(state_dict, prefix, *args)
+        self._stale = False

@@ -1,0 +1,117 @@
+"""Which sample belongs to which class: hard labels as padded groups, soft labels as a membership matrix."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ._linalg import Guard
+
+# Classes share a padded group while the smallest is at least this part of the largest: few launches, and at most
+# 1/0.8 times the samples and 1/0.8² times the Gram entries in padding.
+GROUP_RATIO = 0.8
+
+
+class ClassGroup(NamedTuple):
+    """Classes of about one size. ``rows[b, i]`` is the i-th sample of ``classes[b]``, or m where there is none."""
+
+    classes: Tensor
+    rows: Tensor
+
+    def gather(self, z: Tensor, scale: Tensor | None = None) -> Tensor:
+        """The group's samples, each times its class's ``scale``: (classes, size, d), with zero rows as padding."""
+        weight = (self.rows < len(z)).to(z.dtype)
+        if scale is not None:
+            weight *= scale[self.classes].unsqueeze(1)
+        return z[self.rows.clamp_max(len(z) - 1)].mul_(weight.unsqueeze(2))
+
+    def add_to(self, total: Tensor, values: Tensor) -> None:
+        """Add each sample's row of ``values`` to its row of ``total``, which has one row more, for the padding."""
+        total.index_add_(0, self.rows.flatten(), values.flatten(0, 1))
+
+
+class HardClasses:
+    """A partition by integer labels, already checked or clamped into range."""
+
+    soft = False
+
+    def __init__(self, labels: Tensor, num_classes: int, dtype: torch.dtype, max_class_size: int | None) -> None:
+        self.labels = labels
+        self.num_classes = num_classes
+        self.num_samples = len(labels)
+        self.max_class_size = max_class_size
+        ones = torch.ones_like(labels)
+        self._counts = torch.zeros(num_classes, dtype=labels.dtype, device=labels.device)
+        self._counts = self._counts.scatter_add(0, labels, ones)
+        self.sizes = self._counts.to(dtype)
+        self.proportions = self.sizes / self.num_samples
+
+    def sum(self, x: Tensor) -> Tensor:
+        """Σ over each class's samples: (m, n) -> (k, n)."""
+        return x.new_zeros(self.num_classes, x.shape[1]).index_add_(0, self.labels, x)
+
+    def spread(self, table: Tensor) -> Tensor:
+        """Each sample's row of a table with one row per class: (k, n) -> (m, n)."""
+        return table[self.labels]
+
+    def groups(self, guard: Guard) -> Iterator[ClassGroup]:
+        """Present classes in groups of about one size, or one group of fixed size where values are not looked at."""
+        order = torch.argsort(self.labels, stable=True)
+        starts = self._counts.cumsum(0) - self._counts
+        if guard.static(self.labels):
+            size = self.static_size()
+            guard.report(self._counts > size, lambda: "a class is larger than max_class_size")
+            yield self._group(torch.arange(self.num_classes, device=order.device), size, order, starts)
+            return
+        counts = self._counts.tolist()
+        present = sorted((j for j in range(self.num_classes) if counts[j]), key=lambda j: -counts[j])
+        while present:
+            size = counts[present[0]]
+            end = sum(counts[j] >= GROUP_RATIO * size for j in present)
+            yield self._group(torch.tensor(present[:end], device=order.device), size, order, starts)
+            present = present[end:]
+
+    def static_size(self) -> int:
+        """Room per class while shapes are fixed: ``max_class_size``, or 8 standard deviations above an even share."""
+        if self.max_class_size is not None:
+            return min(self.max_class_size, self.num_samples)
+        share = self.num_samples / self.num_classes
+        return min(math.ceil(share + 8 * math.sqrt(share) + 8), self.num_samples)
+
+    def _group(self, classes: Tensor, size: int, order: Tensor, starts: Tensor) -> ClassGroup:
+        slot = torch.arange(size, device=order.device)
+        position = (starts[classes].unsqueeze(1) + slot).clamp_max(self.num_samples - 1)
+        filled = slot < self._counts[classes].unsqueeze(1)
+        return ClassGroup(classes, torch.where(filled, order[position], self.num_samples))
+
+
+class SoftClasses:
+    """A membership matrix Π (m, k) whose rows sum to one."""
+
+    soft = True
+
+    def __init__(self, membership: Tensor) -> None:
+        self.membership = membership
+        self.num_samples, self.num_classes = membership.shape
+        self.sizes = membership.detach().sum(0)
+        self.proportions = self.sizes / self.num_samples
+
+    def sum(self, x: Tensor) -> Tensor:
+        """Σ_i Π_ij x_i: (m, n) -> (k, n)."""
+        return self.membership.T @ x
+
+    def spread(self, table: Tensor) -> Tensor:
+        """Σ_j Π_ij table_j: (k, n) -> (m, n)."""
+        return self.membership @ table
+
+
+Classes = HardClasses | SoftClasses
+
+
+def safe_reciprocal(x: Tensor) -> Tensor:
+    """1/x, and 0 where x is 0: an absent class then contributes exactly nothing."""
+    return torch.where(x > 0, 1.0 / torch.where(x > 0, x, 1.0), 0.0)

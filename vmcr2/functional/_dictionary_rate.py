@@ -1,0 +1,51 @@
+"""R^v and R^v_c of Eq. 7: the rates of what the dictionary says, with their gradients in closed form.
+
+With the stored codes Â = A/n_j and c = d/ε²: α Σ_j A_j = c s with s = Σ_j γ_j Â_j, and α_j A_j = c Â_j, so
+R^v = ½ log det(I + c Γ Diag(s) Γᵀ) and R^v_c = Σ_j γ_j/2 Σ_l log(1 + c Â_lj). Neither depends on the features.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ._linalg import Guard, cholesky, logdet
+
+
+class DictionaryRate(NamedTuple):
+    """R^v and what its gradients are made of."""
+
+    value: Tensor
+    leverage: Tensor
+    """γ_lᵀ S⁻¹ γ_l, (q,): ∂R^v/∂Â_lj = c/2 · γ_j · leverage_l."""
+    dictionary_gradient: Tensor
+    """∂R^v/∂Γ = c S⁻¹ Γ Diag(s), (d, q)."""
+
+
+def _factor(dictionary: Tensor, mixture: Tensor, c: float, guard: Guard) -> Tensor:
+    d = len(dictionary)
+    identity = torch.eye(d, dtype=dictionary.dtype, device=dictionary.device)
+    return cholesky(torch.addmm(identity, dictionary * mixture, dictionary.T, alpha=c), guard)
+
+
+def expansion_value(dictionary: Tensor, codes: Tensor, proportions: Tensor, c: float, guard: Guard) -> Tensor:
+    """R^v alone."""
+    return 0.5 * logdet(_factor(dictionary, codes @ proportions, c, guard))
+
+
+def expansion_with_gradients(
+    dictionary: Tensor, codes: Tensor, proportions: Tensor, c: float, guard: Guard
+) -> DictionaryRate:
+    """R^v and its gradients: one factorisation and two triangular solves with q right-hand sides."""
+    mixture = codes @ proportions
+    factor = _factor(dictionary, mixture, c, guard)
+    half = torch.linalg.solve_triangular(factor, dictionary, upper=False)
+    whole = torch.linalg.solve_triangular(factor.mT, half, upper=True)
+    return DictionaryRate(0.5 * logdet(factor), half.square().sum(0), whole.mul_(c * mixture))
+
+
+def compression_value(codes: Tensor, proportions: Tensor, c: float) -> Tensor:
+    """R^v_c."""
+    return 0.5 * (torch.log1p(c * codes).sum(0) * proportions).sum()

@@ -1,0 +1,181 @@
+"""Leading eigenpairs of every class's second moment Ĉ_j = Σ_i Π_ij z_i z_iᵀ / n_j, by batched subspace iteration.
+
+``eigh`` of k big matrices is slow on a GPU and needs k·d² floats. A few rounds of Q ← qr(Ĉ_j Q) need only the product,
+which the samples give directly, and that over any number of batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ._classes import Classes, HardClasses, safe_reciprocal
+from ._inputs import check_features, read_classes, unit_features
+from ._linalg import Guard, working_dtype
+
+Batches = Iterable[tuple[Tensor, Tensor]]
+Method = Literal["subspace", "eigh"]
+
+# Floats that the k second moments may take: 1 GiB in float32.
+MOMENT_BUDGET = 2**28
+# Extra directions carried beside the wanted ones, and rounds: captures all but about 1e-3 of the energy of the flattest
+# spectra (tests/functional/test_eigen.py), and far less is lost of decaying ones.
+OVERSAMPLE = 10
+ROUNDS = 12
+
+
+class Eigenpairs(NamedTuple):
+    """Leading eigenpairs per class; those of an absent class, or beyond a class's rank, have the value 0."""
+
+    values: Tensor
+    """(k, r), descending, of Ĉ_j."""
+    vectors: Tensor
+    """(k, d, r), orthonormal columns."""
+    sizes: Tensor
+    """n_j, (k,)."""
+
+
+class Moments(NamedTuple):
+    """Second moments Σ_i Π_ij z_i z_iᵀ, (k, d, d), and n_j, (k,); they add over batches."""
+
+    scatter: Tensor
+    sizes: Tensor
+
+    def product(self, basis: Tensor) -> tuple[Tensor, Tensor]:
+        """Σ_i Π_ij z_i z_iᵀ Q_j per class, and n_j."""
+        return self.scatter @ basis, self.sizes
+
+
+def add_moments(total: Tensor, z: Tensor, classes: Classes, guard: Guard) -> None:
+    """Add Σ_i Π_ij z_i z_iᵀ to ``total`` (k, d, d)."""
+    if isinstance(classes, HardClasses):
+        for group in classes.groups(guard):
+            samples = group.gather(z)
+            step = max(1, 2**24 // z.shape[1] ** 2)  # classes whose d×d matrices are made at a time
+            for start in range(0, len(samples), step):
+                part = samples[start : start + step]
+                total.index_add_(0, group.classes[start : start + step], part.mT @ part)
+    else:
+        for j in range(classes.num_classes):
+            total[j].addmm_(z.T, z * classes.membership[:, j : j + 1])
+
+
+def add_product(total: Tensor, z: Tensor, classes: Classes, basis: Tensor, guard: Guard) -> None:
+    """Add Σ_i Π_ij z_i z_iᵀ Q_j to ``total`` (k, d, r), without any d×d matrix."""
+    if isinstance(classes, HardClasses):
+        for group in classes.groups(guard):
+            samples = group.gather(z)
+            total.index_add_(0, group.classes, samples.mT @ (samples @ basis[group.classes]))
+    else:
+        for j in range(classes.num_classes):
+            total[j].addmm_(z.T, (z @ basis[j]) * classes.membership[:, j : j + 1])
+
+
+class Samples:
+    """Batches of (z, labels) that can be read again and again, checked as they are read."""
+
+    def __init__(
+        self,
+        batches: Batches,
+        num_classes: int,
+        guard: Guard,
+        *,
+        normalize: bool = False,
+        max_class_size: int | None = None,
+    ) -> None:
+        if isinstance(batches, Iterator):
+            raise ValueError(
+                "batches can be read only once: pass a list, a DataLoader, or an object whose __iter__ starts anew"
+            )
+        self.batches = batches
+        self.num_classes = num_classes
+        self.guard = guard
+        self.normalize = normalize
+        self.max_class_size = max_class_size
+        first = next(iter(batches), None)
+        if first is None:
+            raise ValueError("batches is empty: latching needs at least one batch of (z, labels)")
+        check_features(first[0], guard)
+        self.like = torch.empty(0, first[0].shape[1], dtype=working_dtype(first[0]), device=first[0].device)
+        self.dim = self.like.shape[1]
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Classes]]:
+        for features, labels in self.batches:
+            z = unit_features(features.detach(), self.guard, self.normalize, self.dim).to(self.like.dtype)
+            yield z, read_classes(labels.detach(), z, self.num_classes, self.guard, self.max_class_size)
+
+    def moments(self) -> Moments:
+        """All second moments in one pass."""
+        k, d = self.num_classes, self.dim
+        scatter, sizes = self.like.new_zeros(k, d, d), self.like.new_zeros(k)
+        for z, classes in self:
+            add_moments(scatter, z, classes, self.guard)
+            sizes += classes.sizes
+        return Moments(scatter, sizes)
+
+    def product(self, basis: Tensor) -> tuple[Tensor, Tensor]:
+        """Σ_i Π_ij z_i z_iᵀ Q_j per class and n_j, in one pass."""
+        total, sizes = torch.zeros_like(basis), self.like.new_zeros(self.num_classes)
+        for z, classes in self:
+            add_product(total, z, classes, basis, self.guard)
+            sizes += classes.sizes
+        return total, sizes
+
+
+def leading_eigenpairs(source: Samples | Moments, count: int, method: Method, rounds: int = ROUNDS) -> Eigenpairs:
+    """The ``count`` ≤ d leading eigenpairs of every class."""
+    if method == "eigh":
+        moments = source.moments() if isinstance(source, Samples) else source
+        values, vectors = torch.linalg.eigh(_mean(moments.scatter, moments.sizes))
+        return _ordered(values, vectors, moments.sizes, count)
+    if isinstance(source, Samples):
+        k, d, like = source.num_classes, source.dim, source.like
+    else:
+        k, d, like = len(source.sizes), source.scatter.shape[1], source.scatter
+    width = min(count + OVERSAMPLE, d)
+    basis = torch.linalg.qr(pseudo_random((d, width), like)).Q.expand(k, d, width)
+    if width < d:
+        for _ in range(rounds):
+            basis = torch.linalg.qr(source.product(basis)[0]).Q
+    product, sizes = source.product(basis)
+    values, rotation = torch.linalg.eigh(_mean(basis.mT @ product, sizes))
+    return _ordered(values, basis @ rotation, sizes, count)
+
+
+def eigenpair_source(samples: Samples, num_samples: int | None, budget: int) -> Samples | Moments:
+    """Second moments in one pass where they fit the budget, else passes over the samples.
+
+    With ``num_samples`` known and in memory, passes are also taken where they are fewer operations: where classes have
+    fewer samples than half the dimension.
+    """
+    k, d = samples.num_classes, samples.dim
+    few = num_samples is not None and 2 * num_samples < k * d
+    return samples if few or k * d * d > budget else samples.moments()
+
+
+def pseudo_random(shape: tuple[int, ...], like: Tensor) -> Tensor:
+    """Fixed numbers without structure, in (−1, 1): no generator is touched, and they can be recorded in a graph.
+
+    cos(2π φ n²) of the running index n: quadratic Weyl sequences are equidistributed and uncorrelated.
+    """
+    total = 1
+    for size in shape:
+        total *= size
+    n = torch.arange(1, total + 1, device=like.device, dtype=torch.float64)
+    phase = (n * 0.6180339887498949).frac() * n
+    return torch.cos(2 * torch.pi * phase.frac()).reshape(shape).to(like.dtype)
+
+
+def _mean(total: Tensor, sizes: Tensor) -> Tensor:
+    mean = total * safe_reciprocal(sizes)[:, None, None]
+    return 0.5 * (mean + mean.mT)
+
+
+def _ordered(values: Tensor, vectors: Tensor, sizes: Tensor, count: int) -> Eigenpairs:
+    values = values.flip(-1)[:, :count]
+    noise = torch.finfo(values.dtype).eps * vectors.shape[1] * values[:, :1].clamp_min(0.0)
+    values = torch.where(values > noise, values, 0.0)
+    return Eigenpairs(values, vectors.flip(-1)[:, :, :count], sizes)

@@ -1,0 +1,105 @@
+"""Eq. 7 on one batch: everything that stays the same while the dictionary and the codes move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from . import _dictionary_rate as rate
+from . import _mismatch
+from ._classes import Classes, SoftClasses
+from ._inputs import check_features, check_positive, read_classes
+from ._linalg import Guard, attach_gradient, wants_gradient, working_dtype
+from ._pairs import Pairs, same_class_pairs
+
+Scalar = float | Tensor
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A batch of features with their classes, and the constants of the objective."""
+
+    z: Tensor
+    classes: Classes
+    pairs: Pairs
+    c: float
+    """d/ε²."""
+    weight: Scalar
+    """w = μm/2, the weight of D = M/m²."""
+    guard: Guard
+
+    def mismatch(self, dictionary: Tensor, codes: Tensor) -> Tensor:
+        """D = M/m², differentiable in the features, Γ and Â."""
+        wants_dictionary, wants_codes = wants_gradient(dictionary), wants_gradient(codes)
+        with torch.no_grad():
+            value, by_features = _mismatch.expanded(self.z, self.classes, dictionary, codes, self.pairs)
+            if wants_dictionary or wants_codes:
+                atoms, data = self._mismatch_parts(dictionary, codes)
+        if wants_gradient(self.z):
+            value = attach_gradient(value, self.z, by_features)
+        if wants_dictionary:
+            value = attach_gradient(value, dictionary, _mismatch.dictionary_gradient(atoms, data))
+        if wants_codes:
+            by_codes = _mismatch.codes_gradient(atoms, data) * self.classes.proportions
+            value = attach_gradient(value, codes, by_codes)
+        return value
+
+    def block_gradients(self, dictionary: Tensor, codes: Tensor) -> tuple[Tensor, Tensor, _mismatch.AtomTerms]:
+        """∂/∂Γ, and (∂/∂Â_j)/γ_j, of the objective; and the dictionary's own terms, which the step sizes need."""
+        rates = rate.expansion_with_gradients(dictionary, codes, self.classes.proportions, self.c, self.guard)
+        atoms, data = self._mismatch_parts(dictionary, codes)
+        by_dictionary = rates.dictionary_gradient - self.weight * _mismatch.dictionary_gradient(atoms, data)
+        by_codes = self.c / 2 * (rates.leverage.unsqueeze(1) - 1.0 / (1.0 + self.c * codes))
+        return by_dictionary, by_codes - self.weight * _mismatch.codes_gradient(atoms, data), atoms
+
+    def _mismatch_parts(self, dictionary: Tensor, codes: Tensor) -> tuple[_mismatch.AtomTerms, _mismatch.DataTerms]:
+        atoms = _mismatch.atom_terms(dictionary, codes, self.classes.proportions, len(self.z))
+        return atoms, _mismatch.data_terms(self.z, self.classes, dictionary, codes)
+
+
+def build_problem(
+    z: Tensor,
+    labels: Tensor,
+    num_classes: int,
+    *,
+    eps_sq: float,
+    weight: Scalar,
+    debias: bool = False,
+    max_class_size: int | None = None,
+    guard: Guard,
+) -> Problem:
+    """A problem from checked features and unchecked labels."""
+    check_positive(eps_sq, "eps_sq")
+    classes = read_classes(labels, z, num_classes, guard, max_class_size)
+    if isinstance(classes, SoftClasses) and wants_gradient(classes.membership):
+        raise ValueError("labels: the variational form has no gradient in memberships; pass labels.detach()")
+    with torch.no_grad():
+        pairs = same_class_pairs(z, classes, debias, guard)
+    return Problem(z, classes, pairs, z.shape[1] / eps_sq, weight, guard)
+
+
+def check_atoms(z: Tensor, dictionary: Tensor, codes: Tensor, guard: Guard) -> tuple[Tensor, Tensor, Tensor]:
+    """Features (m, d), Γ (d, q) and Â (q, k) that fit each other, in one precision."""
+    check_features(z, guard)
+    if dictionary.ndim != 2 or codes.ndim != 2 or dictionary.shape[1] != codes.shape[0]:
+        raise ValueError(
+            f"dictionary must be (d, q) and codes (q, k); got {tuple(dictionary.shape)} and {tuple(codes.shape)}"
+        )
+    if len(dictionary) != z.shape[1]:
+        raise ValueError(f"dictionary has {len(dictionary)} rows, z has {z.shape[1]} features: both are d")
+    dtype = working_dtype(z, dictionary, codes)
+    return z.to(dtype), dictionary.to(dtype), codes.to(dtype)
+
+
+def weight_from(mu: Scalar | None, weight: Scalar | None, num_samples: int) -> Scalar:
+    """The weight of D = M/m²: ``weight`` itself, or μm/2 from the paper's μ."""
+    if mu is not None and weight is not None:
+        raise ValueError("mu and weight set the same thing (weight = μm/2): give one of them")
+    if mu is None and weight is None:
+        raise ValueError("give mu (the paper's μ) or weight (μm/2, which does not depend on the batch size)")
+    for name, value in (("mu", mu), ("weight", weight)):
+        if value is not None and not isinstance(value, Tensor):
+            check_positive(value, name)
+    return weight if weight is not None else mu * (num_samples / 2)  # type: ignore[operator]

@@ -1,0 +1,69 @@
+"""Projections of the dictionary and the codes, column by column, each with the problem that it solves."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ._linalg import normalize_rows
+
+
+def project_unit_columns(x: Tensor) -> Tensor:
+    """argmin_Y ‖Y − X‖_F over unit columns (Algorithm 1, line 10): X_l / ‖X_l‖.
+
+    For a zero column every unit vector is a minimiser; the answer is then the first basis vector.
+
+    >>> project_unit_columns(torch.tensor([[3.0, 0.0], [4.0, 0.0]]))
+    tensor([[0.6000, 1.0000],
+            [0.8000, 0.0000]])
+    """
+    unit = normalize_rows(x.T).T
+    first = torch.zeros_like(unit[:, :1])
+    first[0] = 1.0
+    return torch.where((x == 0).all(0, keepdim=True), first, unit)
+
+
+def project_nonnegative(x: Tensor) -> Tensor:
+    """argmin_Y ‖Y − X‖_F over Y ≥ 0 (Algorithm 1, line 9): max(X, 0). A zero column stays zero.
+
+    >>> project_nonnegative(torch.tensor([[-1.0], [2.0]]))
+    tensor([[0.],
+            [2.]])
+    """
+    return x.clamp_min(0.0)
+
+
+def project_simplex(x: Tensor) -> Tensor:
+    """argmin_Y ‖Y − X‖_F over columns y ≥ 0 with Σ y = 1: max(X_l − τ_l, 0) with τ_l set by the sum.
+
+    A zero column goes to the centre of the simplex, which is its Euclidean projection.
+
+    >>> project_simplex(torch.tensor([[0.5, 3.0], [0.0, 0.0]]))
+    tensor([[0.7500, 1.0000],
+            [0.2500, 0.0000]])
+    """
+    # The largest r entries stay positive for the largest r with r·x_(r) > Σ_{i≤r} x_(i) − 1 (Duchi et al., 2008).
+    ordered = x.sort(dim=0, descending=True).values
+    excess = ordered.cumsum(0) - 1.0
+    rank = torch.arange(1, len(x) + 1, device=x.device, dtype=x.dtype).unsqueeze(1)
+    kept = (rank * ordered > excess).sum(0, keepdim=True).clamp_min(1)
+    threshold = excess.gather(0, kept - 1) / kept
+    return (x - threshold).clamp_min(0.0)
+
+
+def rescale_trace(x: Tensor) -> Tensor:
+    """max(X, 0) with every column divided by its sum, so that ΓDiag(Â_j)Γᵀ has the trace 1 of unit features.
+
+    Not a Euclidean projection: it is argmin_y KL(y ‖ max(X_l, 0)) over the simplex, and keeps zeros zero.
+    A column with nothing positive stays zero: it has no direction to scale.
+
+    >>> rescale_trace(torch.tensor([[3.0, 0.0], [1.0, -1.0]]))
+    tensor([[0.7500, 0.0000],
+            [0.2500, 0.0000]])
+    """
+    positive = x.clamp_min(0.0)
+    # the largest entry first: a sum of entries near the top of the range would overflow
+    largest = positive.amax(0, keepdim=True)
+    scaled = positive / torch.where(largest > 0, largest, 1.0)
+    total = scaled.sum(0, keepdim=True)
+    return scaled / torch.where(total > 0, total, 1.0)

@@ -1,0 +1,188 @@
+"""Lines 5–10 of Algorithm 1: step sizes, both gradient steps from the old point, both projections."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from ._inputs import check_features, read_classes
+from ._linalg import Guard, full_precision, working_dtype
+from ._mismatch import atom_terms
+from ._problem import Problem, Scalar, build_problem, check_atoms, weight_from
+from ._projections import project_nonnegative, project_simplex, project_unit_columns, rescale_trace
+
+CodesRule = Literal["free", "simplex", "rescaled"]
+
+# The codes' step is a gradient step on a quadratic with Hessian ∝ G₂: it diverges once ν·λ_max(G₂)/‖G₂‖_F reaches 2.
+CODES_STEP_LIMIT = 1.9
+
+_PROJECTIONS = {"free": project_nonnegative, "simplex": project_simplex, "rescaled": rescale_trace}
+
+
+@full_precision
+def lipschitz_dictionary(
+    z: Tensor,
+    labels: Tensor,
+    codes: Tensor,
+    *,
+    mu: Scalar | None = None,
+    weight: Scalar | None = None,
+    validate: bool = True,
+) -> Tensor:
+    """L_Γ = 4w Σ_j γ_j (‖Ĉ_j‖_F max Â_j + (max Â_j)²): the appendix's constant, for any class balance.
+
+    For balanced classes it is the paper's (2μk/m) Σ_j (‖Z_jᵀZ_j‖_F ‖A_j‖_∞ + ‖A_j‖_∞²). The paper's k/m stands for
+    1/n_j, the weight of class j's penalty; here every class keeps its own. Not a bound in general: it takes ΓᵀΓ ≈ I
+    (docs/theory.md has the measured rate of failure).
+
+    >>> z, labels, codes = torch.eye(2), torch.tensor([0, 1]), torch.eye(2)
+    >>> lipschitz_dictionary(z, labels, codes, mu=1.0).item()  # (2·1·2/2)·Σ_j (1·1 + 1)
+    8.0
+    """
+    guard = Guard(validate)
+    with torch.no_grad():
+        check_features(z, guard)
+        dtype = working_dtype(z, codes)
+        w = weight_from(mu, weight, len(z))
+        problem = build_problem(z.to(dtype), labels, codes.shape[1], eps_sq=1.0, weight=w, guard=guard)
+        return _lipschitz_dictionary(problem, codes.to(dtype))
+
+
+@full_precision
+def lipschitz_codes(
+    dictionary: Tensor,
+    labels: Tensor,
+    num_classes: int | None = None,
+    *,
+    mu: Scalar | None = None,
+    weight: Scalar | None = None,
+    validate: bool = True,
+) -> Tensor:
+    """L_j = 2w γ_j ‖(ΓᵀΓ)^⊙2‖_F of ∂/∂Â_j, (k,): the appendix's L_A, one for each class.
+
+    The penalty is separable over classes, so each block has a constant of its own; ν/L_j times ∂/∂Â_j is the same
+    step as the paper's ν/L_A times ∂/∂A_j, with L_A = L_j/n_j² = (μ/n_j)‖(ΓᵀΓ)^⊙2‖_F in place of the balanced μk/m.
+    One constant for all overshoots rare classes or starves frequent ones (tests/functional/test_steps.py compares).
+
+    >>> lipschitz_codes(torch.eye(2), torch.tensor([0, 1]), mu=1.0)
+    tensor([1.4142, 1.4142])
+    """
+    with torch.no_grad():
+        dictionary = dictionary.to(working_dtype(dictionary))
+        rows = dictionary.new_zeros(len(labels), 1)
+        classes = read_classes(labels, rows, num_classes, Guard(validate))
+        atoms = atom_terms(
+            dictionary, dictionary.new_zeros(dictionary.shape[1], 1), dictionary.new_zeros(1), len(labels)
+        )
+        return 2.0 * weight_from(mu, weight, len(labels)) * classes.proportions * atoms.frobenius
+
+
+@full_precision
+def variational_step(
+    z: Tensor,
+    labels: Tensor,
+    dictionary: Tensor,
+    codes: Tensor,
+    *,
+    eps_sq: float = 0.5,
+    mu: Scalar | None = None,
+    weight: Scalar | None = None,
+    nu_dictionary: Scalar = 5.0,
+    nu_codes: Scalar = 5.0,
+    codes_rule: CodesRule = "free",
+    cap_codes_step: bool = True,
+    max_class_size: int | None = None,
+    validate: bool = True,
+    fault: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """One step of Algorithm 1, lines 5–10: (Γ, Â) after both gradient steps, taken at the old point, and projections.
+
+    Args:
+        z: features (m, d), taken as constants.
+        labels: integers (m,) or memberships (m, k).
+        dictionary: Γ, (d, q), unit columns.
+        codes: Â = A/n_j, (q, k), non-negative. Those of a class that is not in the batch are left alone.
+        eps_sq: ε², the squared precision.
+        mu: the paper's μ; or
+        weight: μm/2, the weight of M/m².
+        nu_dictionary: ν_Γ; the step is ν_Γ/L_Γ, and none where L_Γ = 0 (all codes zero).
+        nu_codes: ν_A; the step is ν_A/L_j.
+        codes_rule: "free" (non-negative, the paper's), "simplex" (Euclidean projection onto trace 1) or "rescaled"
+            (divided by the trace).
+        cap_codes_step: keep ν_A·λ_max(G₂)/‖G₂‖_F below 2, beyond which small or coherent dictionaries overshoot.
+        max_class_size: as in :func:`rate_reduction`.
+        validate: look at the values and raise ``ValueError``.
+        fault: as in :func:`coding_rate`.
+
+    A step that would leave anything but finite numbers is not taken.
+
+    >>> z, labels = torch.eye(2), torch.tensor([0, 1])
+    >>> dictionary, codes = variational_step(z, labels, torch.eye(2), torch.eye(2), weight=1e6)  # already optimal
+    >>> bool(torch.allclose(dictionary, torch.eye(2), atol=1e-3) and torch.allclose(codes, torch.eye(2), atol=1e-3))
+    True
+    """
+    guard = Guard(validate, fault)
+    check_codes_rule(codes_rule)
+    with torch.no_grad():
+        z, dictionary, codes = check_atoms(z, dictionary, codes, guard)
+        w = weight_from(mu, weight, len(z))
+        problem = build_problem(
+            z, labels, codes.shape[1], eps_sq=eps_sq, weight=w, max_class_size=max_class_size, guard=guard
+        )
+        return take_step(
+            problem,
+            dictionary,
+            codes,
+            nu_dictionary=nu_dictionary,
+            nu_codes=nu_codes,
+            codes_rule=codes_rule,
+            cap_codes_step=cap_codes_step,
+        )
+
+
+def take_step(
+    problem: Problem,
+    dictionary: Tensor,
+    codes: Tensor,
+    *,
+    nu_dictionary: Scalar,
+    nu_codes: Scalar,
+    codes_rule: CodesRule,
+    cap_codes_step: bool,
+) -> tuple[Tensor, Tensor]:
+    """The step on a checked problem."""
+    by_dictionary, by_codes, atoms = problem.block_gradients(dictionary, codes)
+    lipschitz = _lipschitz_dictionary(problem, codes)
+    moving = lipschitz > 0
+    rate = torch.where(moving, nu_dictionary / torch.where(moving, lipschitz, 1.0), 0.0)
+    new_dictionary = project_unit_columns(dictionary + rate * by_dictionary)
+
+    nu = torch.as_tensor(nu_codes, dtype=codes.dtype, device=codes.device)
+    if cap_codes_step:
+        nu = torch.minimum(nu, CODES_STEP_LIMIT * atoms.frobenius / atoms.largest_row)
+    # by_codes lacks the factor γ_j that L_j = 2w γ_j ‖G₂‖_F has: it cancels
+    moved = apply_codes_rule(codes + nu / (2.0 * problem.weight * atoms.frobenius) * by_codes, codes_rule)
+    new_codes = torch.where(problem.classes.proportions > 0, moved, codes)
+
+    sound = torch.isfinite(new_dictionary.sum() + new_codes.sum())
+    problem.guard.report(~sound, lambda: "z, dictionary or codes are so large that a step of Algorithm 1 overflows")
+    return torch.where(sound, new_dictionary, dictionary), torch.where(sound, new_codes, codes)
+
+
+def apply_codes_rule(codes: Tensor, rule: CodesRule) -> Tensor:
+    """The projection that a rule stands for."""
+    return _PROJECTIONS[rule](codes)
+
+
+def check_codes_rule(rule: str) -> None:
+    """One of the rules there are."""
+    if rule not in get_args(CodesRule):
+        raise ValueError(f"codes must be one of {', '.join(get_args(CodesRule))}; got {rule!r}")
+
+
+def _lipschitz_dictionary(problem: Problem, codes: Tensor) -> Tensor:
+    largest = codes.amax(0)
+    per_class = problem.pairs.energy.sqrt() * largest + largest.square()
+    return 4.0 * problem.weight * (problem.classes.proportions * per_class).sum()

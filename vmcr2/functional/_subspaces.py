@@ -1,0 +1,164 @@
+"""Class subspaces (uncentred), distances to them (Eq. 8), and how orthogonal they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ._eigen import MOMENT_BUDGET, ROUNDS, Eigenpairs, Method, Samples, eigenpair_source, leading_eigenpairs
+from ._inputs import check_features
+from ._linalg import Guard, full_precision, working_dtype
+
+# Floats of coordinates held at a time where every point meets every class: 64 MiB in float32.
+_COORDINATE_BUDGET = 2**24
+
+
+class ClassSubspaces(NamedTuple):
+    """An orthonormal basis per class, (k, d, r), and the eigenvalues of Ĉ_j along it, (k, r), descending.
+
+    Columns beyond a class's rank, and all of an absent class, are zero, so that nothing is ever near to them.
+    """
+
+    bases: Tensor
+    energies: Tensor
+
+
+def default_components(dim: int, num_classes: int) -> int:
+    """⌊d/k⌋ as in the paper, at least 1."""
+    return max(1, dim // num_classes)
+
+
+@full_precision
+def class_subspaces(
+    z: Tensor,
+    labels: Tensor,
+    num_classes: int | None = None,
+    *,
+    num_components: int | None = None,
+    method: Method = "subspace",
+    rounds: int = 2 * ROUNDS,
+    budget: int = MOMENT_BUDGET,
+    validate: bool = True,
+) -> ClassSubspaces:
+    """The top r principal directions of each class's uncentred second moment: V^(j) of Eq. 8 of the paper.
+
+    Args:
+        z: features (m, d).
+        labels: integers (m,) or memberships (m, k).
+        num_classes: k; by default the largest label plus one, or the memberships' columns.
+        num_components: r, ⌊d/k⌋ by default, at least 1.
+        method: "subspace" (batched subspace iteration) or "eigh" (the oracle).
+        rounds: of subspace iteration.
+        budget: floats that the k·d² second moments may take.
+        validate: look at the values and raise ``ValueError``.
+
+    >>> spaces = class_subspaces(torch.eye(4), torch.tensor([0, 0, 1, 1]))
+    >>> spaces.bases.shape, spaces.energies[0]
+    (torch.Size([2, 4, 2]), tensor([0.5000, 0.5000]))
+    """
+    guard = Guard(validate)
+    check_features(z, guard)
+    if num_classes is None:
+        num_classes = labels.shape[1] if labels.ndim == 2 else int(labels.max()) + 1
+    samples = Samples([(z, labels)], num_classes, guard)
+    r = num_components if num_components is not None else default_components(z.shape[1], num_classes)
+    if not 1 <= r <= z.shape[1]:
+        raise ValueError(f"num_components must lie in 1..{z.shape[1]} (the dimension), got {r}")
+    with torch.no_grad():
+        source = eigenpair_source(samples, len(z), budget)
+        return subspaces_from(leading_eigenpairs(source, r, method, rounds))
+
+
+def subspaces_from(pairs: Eigenpairs) -> ClassSubspaces:
+    """Keep the directions that have any energy."""
+    return ClassSubspaces(pairs.vectors * (pairs.values > 0).unsqueeze(1), pairs.values)
+
+
+@full_precision
+def subspace_residuals(z: Tensor, bases: Tensor, *, validate: bool = True) -> Tensor:
+    """‖(I − V_jV_jᵀ)z_i‖² of every point and class, (N, k) (Eq. 8 of the paper), as ‖z_i‖² − ‖V_jᵀz_i‖².
+
+    >>> subspace_residuals(torch.tensor([[3.0, 4.0]]), torch.eye(2).unsqueeze(2))
+    tensor([[16.,  9.]])
+    """
+    z, bases = _check_points(z, bases, validate)
+    energy = z.square().sum(1, keepdim=True)
+    residuals = z.new_empty(len(z), len(bases))
+    for rows, classes, share in _projected_energies(z, bases):
+        residuals[rows, classes] = energy[rows] - share
+    return residuals.clamp_min_(0.0)
+
+
+@full_precision
+def nearest_subspace(z: Tensor, bases: Tensor, *, validate: bool = True) -> Tensor:
+    """argmin_j ‖(I − V_jV_jᵀ)z_i‖² of every point, (N,) (Eq. 8 of the paper), in memory that does not grow with N·k.
+
+    >>> nearest_subspace(torch.tensor([[3.0, 4.0]]), torch.eye(2).unsqueeze(2))
+    tensor([1])
+    """
+    z, bases = _check_points(z, bases, validate)
+    best = z.new_full((len(z),), -1.0)
+    label = torch.zeros(len(z), dtype=torch.int64, device=z.device)
+    for rows, classes, share in _projected_energies(z, bases):
+        top, index = share.max(dim=1)
+        better = top > best[rows]
+        best[rows] = torch.where(better, top, best[rows])
+        label[rows] = torch.where(better, index + classes.start, label[rows])
+    return label
+
+
+@full_precision
+def subspace_overlap(bases: Tensor) -> Tensor:
+    """‖V_iᵀV_j‖_F² / min(r_i, r_j), (k, k): the mean squared cosine of the principal angles; 0 where orthogonal.
+
+    >>> subspace_overlap(torch.eye(2).unsqueeze(2))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+    bases = bases.to(working_dtype(bases))
+    k, d, r = bases.shape
+    ranks = (bases != 0).any(1).sum(1)
+    smaller = torch.minimum(ranks.unsqueeze(1), ranks.unsqueeze(0)).clamp_min(1)
+    points = bases.transpose(1, 2).reshape(-1, d)  # every basis vector as a point, class after class
+    owners = torch.arange(len(points), device=bases.device) // r
+    overlap = bases.new_zeros(k, k)
+    for rows, classes, share in _projected_energies(points, bases):
+        overlap[:, classes].index_add_(0, owners[rows], share)
+    return overlap / smaller
+
+
+@full_precision
+def principal_angles(bases: Tensor) -> Tensor:
+    """Principal angles between every two class subspaces in radians, ascending, (k, k, r); π/2 where orthogonal.
+
+    >>> principal_angles(torch.eye(2).unsqueeze(2)).squeeze()
+    tensor([[0.0000, 1.5708],
+            [1.5708, 0.0000]])
+    """
+    bases = bases.to(working_dtype(bases))
+    angles = [torch.linalg.svdvals(basis.mT @ bases).clamp(0.0, 1.0).arccos() for basis in bases]
+    return torch.stack(angles)
+
+
+def _check_points(z: Tensor, bases: Tensor, validate: bool) -> tuple[Tensor, Tensor]:
+    if bases.ndim != 3:
+        raise ValueError(f"bases must be (k, d, r), got shape {tuple(bases.shape)}")
+    check_features(z, Guard(validate), dim=bases.shape[1])
+    dtype = working_dtype(z, bases)
+    return z.detach().to(dtype), bases.to(dtype)
+
+
+def _projected_energies(z: Tensor, bases: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
+    """‖V_jᵀz_i‖² in blocks of points and classes that keep the coordinates within the budget."""
+    k, d, r = bases.shape
+    per_block = max(1, min(k, 1024 // r))
+    points = max(1, _COORDINATE_BUDGET // (per_block * r))
+    for first in range(0, k, per_block):
+        classes = slice(first, min(first + per_block, k))
+        flat = bases[classes].transpose(0, 1).reshape(d, -1)
+        for start in range(0, len(z), points):
+            rows = slice(start, min(start + points, len(z)))
+            yield rows, classes, (z[rows] @ flat).square_().view(-1, classes.stop - first, r).sum(2)

@@ -1,0 +1,254 @@
+"""The variational loss: Eq. 7 with its dictionary and codes, which it keeps and moves itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..functional import Batches, CodesRule, VariationalTerms, latch, latch_batches, project_unit_columns
+from ..functional._eigen import pseudo_random
+from ..functional._inputs import check_positive, unit_features
+from ..functional._linalg import Guard, full_precision, tracing
+from ..functional._problem import Problem, build_problem, weight_from
+from ..functional._steps import apply_codes_rule, check_codes_rule, take_step
+from ..functional._variational import terms_of
+from ._scalars import DeviceScalars, Scheduled
+
+DEFAULT_WEIGHT = 20.0
+
+
+class VMCR2Loss(nn.Module):
+    """−(R^v − R^v_c − (μ/2m)M) − β·R(z): negative is good, it is minus a rate reduction (Eq. 7 of the paper).
+
+    ``loss(z, labels)`` with z (m, d), and integer labels (m,) or memberships (m, k) whose rows sum to one. In train
+    mode it first makes lines 5–10 of Algorithm 1: both gradients at the old dictionary Γ and codes A, both steps, both
+    projections. Its value and its gradient in z are then taken at the new ones. In eval mode, under ``no_grad``, or
+    with ``update=False``, nothing is changed. Call :meth:`latch` on the training set before training and every so
+    often; the first training call latches on its own batch if that was never done.
+
+    Args:
+        num_classes: k.
+        dim: d, the features' dimension.
+        atoms_per_class: s; the dictionary has q = s·k columns.
+        eps_sq: ε², the squared precision (never ε); the paper's 0.5.
+        mu: the paper's μ, so that the penalty (μ/2m)M weighs more in larger batches; or
+        weight: μm/2, the weight of the class-normalised mismatch M/m², whatever the batch size. 20 if neither is given.
+        nu_dictionary: ν_Γ, relative to 1/L_Γ.
+        nu_codes: ν_A, relative to 1/L_A.
+        batch_expansion: β, the weight of the batch's exact rate R(z) in what the network maximises. 0 is the paper's
+            Eq. 7, in which the network feels M alone; above 0 it feels the expansion and leaves a collapsed start.
+        debias: leave the pairs of a sample with itself out of M, which removes the minibatch's bias in ‖Ĉ_j‖². A class
+            of one sample then keeps only its pull towards the dictionary.
+        codes: "free" (non-negative, the paper's), "simplex" or "rescaled" (trace 1 per class).
+        cap_codes_step: keep ν_A·λ_max(G₂)/‖G₂‖_F below 2, where the step on the codes would diverge.
+        normalize: scale the rows of z to unit length first; finite for |z| ≤ 1e10. A zero row stays zero.
+        max_class_size: room per class where shapes are fixed, as in :class:`MCR2Loss`.
+        validate: look at the values and raise ``ValueError``, as in :class:`MCR2Loss`.
+
+    ``mu`` or ``weight``, ``batch_expansion``, ``nu_dictionary`` and ``nu_codes`` can be assigned between steps and act
+    from the next one, in a captured CUDA graph too. ``dictionary``, ``codes`` (A/n_j, see docs/notation.md) and
+    ``latched`` are buffers and travel in the ``state_dict``; ``fault`` is one that does not.
+
+    >>> _ = torch.manual_seed(0)
+    >>> loss = VMCR2Loss(2, 4, atoms_per_class=2)
+    >>> z = torch.randn(8, 4, requires_grad=True)
+    >>> loss(z, torch.arange(8) % 2).backward()
+    >>> z.grad.shape, bool(loss.latched)
+    (torch.Size([8, 4]), True)
+    """
+
+    dictionary: Tensor
+    codes: Tensor
+    latched: Tensor
+    fault: Tensor
+
+    mu = Scheduled()
+    weight = Scheduled()
+    batch_expansion = Scheduled(zero_allowed=True)
+    nu_dictionary = Scheduled(zero_allowed=True)
+    nu_codes = Scheduled(zero_allowed=True)
+
+    def __init__(
+        self,
+        num_classes: int,
+        dim: int,
+        *,
+        atoms_per_class: int,
+        eps_sq: float = 0.5,
+        mu: float | None = None,
+        weight: float | None = None,
+        nu_dictionary: float = 5.0,
+        nu_codes: float = 5.0,
+        batch_expansion: float = 0.1,
+        debias: bool = False,
+        codes: CodesRule = "free",
+        cap_codes_step: bool = True,
+        normalize: bool = True,
+        max_class_size: int | None = None,
+        validate: bool = True,
+    ) -> None:
+        super().__init__()
+        for name, value in (("num_classes", num_classes), ("dim", dim), ("atoms_per_class", atoms_per_class)):
+            check_positive(value, name)
+        check_positive(eps_sq, "eps_sq")
+        check_codes_rule(codes)
+        if mu is None and weight is None:
+            weight = DEFAULT_WEIGHT
+        weight_from(mu, weight, 1)
+        self.num_classes = num_classes
+        self.dim = dim
+        self.atoms_per_class = atoms_per_class
+        self.eps_sq = eps_sq
+        self.debias = debias
+        self.codes_rule = codes
+        self.cap_codes_step = cap_codes_step
+        self.normalize = normalize
+        self.max_class_size = max_class_size
+        self.validate = validate
+        self.scalars = DeviceScalars(
+            mu=mu, weight=weight, batch_expansion=batch_expansion, nu_dictionary=nu_dictionary, nu_codes=nu_codes
+        )
+        atoms = num_classes * atoms_per_class
+        blank = torch.zeros(atoms, num_classes)
+        self.register_buffer("dictionary", project_unit_columns(pseudo_random((dim, atoms), blank)))
+        self.register_buffer("codes", blank)
+        self.register_buffer("latched", torch.zeros((), dtype=torch.bool))
+        self.register_buffer("fault", torch.zeros((), dtype=torch.bool), persistent=False)
+        self._is_latched = False  # the buffer `latched` without asking the device at every step
+
+    @full_precision
+    def forward(self, z: Tensor, labels: Tensor, update: bool = True) -> Tensor:
+        """Algorithm 1's step on Γ and A (in train mode), then −objective − β·R(z), to be minimised."""
+        problem = self._problem(z, labels)
+        if update and self.training and torch.is_grad_enabled():
+            self._step(problem, labels)
+        # R(z) may be skipped only where nothing is recorded: a captured graph must obey a later assignment
+        with_expansion = tracing() or self.batch_expansion != 0
+        terms = terms_of(problem, *self._atoms(problem), with_expansion=with_expansion)
+        return -terms.objective - self.scalars.device("batch_expansion", problem.z.dtype) * terms.expansion
+
+    @full_precision
+    def terms(self, z: Tensor, labels: Tensor) -> VariationalTerms:
+        """Every part of Eq. 7 at the present Γ and A, and R(z) apart from them; changes nothing.
+
+        With ``debias`` the mismatch is the debiased one, so that the loss is always −objective − β·expansion. Near
+        M = 0 the mismatch cancels in float32: ``functional.mismatch(…, method="precise")`` is the one for logs.
+        """
+        problem = self._problem(z, labels)
+        return terms_of(problem, *self._atoms(problem))
+
+    @full_precision
+    def update(self, z: Tensor, labels: Tensor) -> None:
+        """Algorithm 1's step on Γ and A alone."""
+        with torch.no_grad():
+            self._step(self._problem(z, labels), labels)
+
+    @torch.no_grad()
+    def latch(self, z: Tensor | Batches, labels: Tensor | None = None) -> None:
+        """Γ and A from the leading eigenpairs of every class (Algorithm 2): ``latch(z, labels)`` or ``latch(batches)``.
+
+        ``batches`` is re-iterable, of (z, labels), with the same features at every pass
+        (:func:`vmcr2.functional.latch_batches`). Classes without samples get unit atoms without structure, zero codes.
+        """
+        if isinstance(z, Tensor):
+            if labels is None:
+                raise ValueError("labels is missing: latch(z, labels), or latch(batches) with batches of (z, labels)")
+            z = unit_features(z, self._guard(), self.normalize, self.dim)
+            self._latch(z, labels)
+        elif labels is not None:
+            raise ValueError("labels come with the batches: latch(batches) with batches of (z, labels)")
+        else:
+            dictionary, codes = latch_batches(
+                z,
+                self.num_classes,
+                atoms_per_class=self.atoms_per_class,
+                normalize=self.normalize,
+                validate=self.validate,
+            )
+            if len(dictionary) != self.dim:
+                raise ValueError(f"batches have {len(dictionary)} features per row, expected {self.dim} (dim)")
+            self._adopt(dictionary, codes)
+
+    def _latch(self, z: Tensor, labels: Tensor) -> None:
+        dictionary, codes = latch(
+            z.detach(),
+            labels.detach(),
+            self.num_classes,
+            atoms_per_class=self.atoms_per_class,
+            max_class_size=self.max_class_size,
+            validate=self.validate,
+            fault=self.fault,
+        )
+        self._adopt(dictionary, codes)
+
+    def _adopt(self, dictionary: Tensor, codes: Tensor) -> None:
+        present = codes.sum(0) > 0
+        self.dictionary.copy_(dictionary)
+        self.codes.copy_(torch.where(present, apply_codes_rule(codes, self.codes_rule), codes))
+        self.latched.fill_(True)
+        self._is_latched = True
+
+    def _step(self, problem: Problem, labels: Tensor) -> None:
+        with torch.no_grad():
+            if not self._is_latched:
+                if tracing() and not torch.compiler.is_compiling():
+                    raise RuntimeError("latch the loss before capturing it in a CUDA graph: loss.latch(z, labels)")
+                self._latch(problem.z, labels)
+            dictionary, codes = take_step(
+                problem,
+                *self._atoms(problem),
+                nu_dictionary=self.scalars.device("nu_dictionary", problem.z.dtype),
+                nu_codes=self.scalars.device("nu_codes", problem.z.dtype),
+                codes_rule=self.codes_rule,
+                cap_codes_step=self.cap_codes_step,
+            )
+            self.dictionary.copy_(dictionary)
+            self.codes.copy_(codes)
+
+    def _problem(self, z: Tensor, labels: Tensor) -> Problem:
+        guard = self._guard()
+        z = unit_features(z, guard, self.normalize, self.dim)
+        penalty = "mu" if self.mu is not None else "weight"
+        given = {penalty: self.scalars.device(penalty, z.dtype)}
+        return build_problem(
+            z,
+            labels,
+            self.num_classes,
+            eps_sq=self.eps_sq,
+            weight=weight_from(given.get("mu"), given.get("weight"), len(z)),
+            debias=self.debias,
+            max_class_size=self.max_class_size,
+            guard=guard,
+        )
+
+    def _atoms(self, problem: Problem) -> tuple[Tensor, Tensor]:
+        return self.dictionary.to(problem.z.dtype), self.codes.to(problem.z.dtype)
+
+    def _guard(self) -> Guard:
+        return Guard(self.validate, self.fault)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> VMCR2Loss:
+        # `.half()` and `.to(torch.bfloat16)` are for networks: the dictionary and the codes keep at least float32
+        before = {name: getattr(self, name) for name in ("dictionary", "codes")}
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, buffer in before.items():
+            after = getattr(self, name)
+            if after.dtype in (torch.float16, torch.bfloat16):
+                setattr(self, name, buffer.to(after.device))
+        self.scalars.to(self.dictionary.device)
+        return self
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self._is_latched = bool(self.latched)
+
+    def extra_repr(self) -> str:
+        """The arguments that matter most."""
+        penalty = f"mu={self.mu}" if self.mu is not None else f"weight={self.weight}"
+        return (
+            f"num_classes={self.num_classes}, dim={self.dim}, atoms_per_class={self.atoms_per_class}, "
+            f"eps_sq={self.eps_sq}, {penalty}, batch_expansion={self.batch_expansion}, codes={self.codes_rule!r}"
+        )
