@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from ..functional import class_subspaces, nearest_subspace, subspace_residuals
-from ..functional._eigen import Moments, add_moments, leading_eigenpairs
-from ..functional._inputs import check_features, check_positive, read_classes
+from ..functional._eigen import add_moments
+from ..functional._inputs import check_count, check_features, read_classes
 from ..functional._linalg import Guard, full_precision, working_dtype
-from ..functional._subspaces import default_components, subspaces_from
+from ..functional._subspaces import default_components, subspaces_from_moments
 
-_STATE = ("bases", "energies", "scatter", "sizes")
+_STATE = ("subspace_bases", "subspace_energies", "scatter", "sizes")
 
 
 class NearestSubspace(nn.Module):
@@ -32,8 +32,8 @@ class NearestSubspace(nn.Module):
     tensor([0])
     """
 
-    bases: Tensor
-    energies: Tensor
+    subspace_bases: Tensor
+    subspace_energies: Tensor
     scatter: Tensor
     sizes: Tensor
 
@@ -41,16 +41,16 @@ class NearestSubspace(nn.Module):
         super().__init__()
         for name, value in (("num_classes", num_classes), ("num_components", num_components)):
             if value is not None:
-                check_positive(value, name)
+                check_count(value, name)
         self.num_classes = num_classes
         self.num_components = num_components
         self._forget()
 
     def fit(self, z: Tensor, labels: Tensor) -> NearestSubspace:
         """Learn the subspaces of these samples, (m, d) with labels (m,) or memberships (m, k); forgets earlier ones."""
-        spaces = class_subspaces(z.detach(), labels, self.num_classes, num_components=self.num_components)
+        spaces = class_subspaces(z, labels, self.num_classes, num_components=self.num_components)
         self._forget()
-        self.bases, self.energies = spaces
+        self.subspace_bases, self.subspace_energies = spaces
         return self
 
     @full_precision
@@ -83,7 +83,19 @@ class NearestSubspace(nn.Module):
     @property
     def fitted(self) -> bool:
         """Whether there is anything to predict with."""
-        return len(self.bases) > 0 or len(self.sizes) > 0
+        return len(self.subspace_bases) > 0 or len(self.sizes) > 0
+
+    @property
+    def bases(self) -> Tensor:
+        """The subspaces' orthonormal bases, (k, d, r); zero beyond a class's rank."""
+        self._refresh()
+        return self.subspace_bases
+
+    @property
+    def energies(self) -> Tensor:
+        """The eigenvalues of each class's second moment along its basis, (k, r), descending."""
+        self._refresh()
+        return self.subspace_energies
 
     def forward(self, z: Tensor) -> Tensor:
         """The same as :meth:`predict`."""
@@ -91,30 +103,29 @@ class NearestSubspace(nn.Module):
 
     def predict(self, z: Tensor) -> Tensor:
         """The nearest class of every point, (N,), in memory that does not grow with N·k."""
-        return nearest_subspace(z, self._fresh_bases())
+        self._check_fitted()
+        return nearest_subspace(z, self.bases)
 
     def residuals(self, z: Tensor) -> Tensor:
         """‖(I − V_jV_jᵀ)z_i‖² of every point and class, (N, k)."""
-        return subspace_residuals(z, self._fresh_bases())
+        self._check_fitted()
+        return subspace_residuals(z, self.bases)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """With the subspaces up to date."""
         self._refresh()
         return super().state_dict(*args, **kwargs)
 
-    def _fresh_bases(self) -> Tensor:
+    def _check_fitted(self) -> None:
         if not self.fitted:
             raise ValueError("this NearestSubspace has learned nothing yet: call fit(z, labels) first")
-        self._refresh()
-        return self.bases
 
     def _refresh(self) -> None:
         if not self._stale:
             return
         k, d = self.scatter.shape[:2]
         count = self.num_components if self.num_components is not None else default_components(d, k)
-        pairs = leading_eigenpairs(Moments(self.scatter, self.sizes), count, "subspace", rounds=24)
-        self.bases, self.energies = subspaces_from(pairs)
+        self.subspace_bases, self.subspace_energies = subspaces_from_moments(self.scatter, self.sizes, count)
         self._stale = False
 
     def _make_room(self, k: int, z: Tensor) -> None:

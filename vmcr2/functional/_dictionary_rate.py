@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._linalg import Guard, cholesky, logdet
+from ._linalg import Guard, factor_identity_plus, logdet
 
 
 class DictionaryRate(NamedTuple):
@@ -25,9 +25,7 @@ class DictionaryRate(NamedTuple):
 
 
 def _factor(dictionary: Tensor, mixture: Tensor, c: float, guard: Guard) -> Tensor:
-    d = len(dictionary)
-    identity = torch.eye(d, dtype=dictionary.dtype, device=dictionary.device)
-    return cholesky(torch.addmm(identity, dictionary * mixture, dictionary.T, alpha=c), guard)
+    return factor_identity_plus(dictionary * mixture, guard, c, dictionary)
 
 
 def expansion_value(dictionary: Tensor, codes: Tensor, proportions: Tensor, c: float, guard: Guard) -> Tensor:

@@ -17,6 +17,12 @@ def check_positive(value: float, name: str) -> None:
         raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
 
 
+def check_count(value: int, name: str) -> None:
+    """A whole number of at least one."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} must be at least 1 and whole, got {value!r}")
+
+
 def check_features(z: Tensor, guard: Guard, *, dim: int | None = None, name: str = "z") -> None:
     """A non-empty (m, d) floating-point matrix of finite values."""
     if not isinstance(z, Tensor) or z.ndim != 2:
@@ -46,10 +52,10 @@ def read_classes(
     """Integer labels (m,) or memberships (m, k), checked against z."""
     if not isinstance(labels, Tensor):
         raise ValueError(f"labels must be a tensor, got {type(labels).__name__}: use torch.as_tensor(labels)")
-    if num_classes is not None and num_classes < 1:
-        raise ValueError(f"num_classes must be at least 1, got {num_classes}")
-    if max_class_size is not None and max_class_size < 1:
-        raise ValueError(f"max_class_size must be at least 1, got {max_class_size}")
+    if num_classes is not None:
+        check_count(num_classes, "num_classes")
+    if max_class_size is not None:
+        check_count(max_class_size, "max_class_size")
     if labels.ndim == 2 and labels.is_floating_point():
         return _read_memberships(labels, z, num_classes, guard)
     if labels.ndim != 1 or labels.is_floating_point() or labels.dtype in (torch.bool, torch.complex64):

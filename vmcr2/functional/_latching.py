@@ -15,7 +15,7 @@ from ._eigen import (
     leading_eigenpairs,
     pseudo_random,
 )
-from ._inputs import check_features
+from ._inputs import check_count, check_features
 from ._linalg import Guard, full_precision
 from ._projections import project_unit_columns
 
@@ -78,9 +78,9 @@ def latch_batches(
     """:func:`latch` over a whole training set that comes in batches of (z, labels).
 
     ``batches`` is iterated anew for every pass: once if the k·d² floats of the second moments fit ``budget``
-    (2²⁸ by default: 1 GiB in float32), else ``rounds + 1`` times. Its features must be the same each time (evaluation
-    mode, no augmentation); ``normalize`` scales its rows to unit length. The first batch is read once more, for its
-    shape.
+    (2²⁸ by default: 1 GiB in float32), else up to ``rounds + 1`` times. Its features must be the same each time
+    (evaluation mode, no augmentation); ``normalize`` scales its rows to unit length. The first batch is read once more,
+    for its shape.
 
     >>> batches = [(torch.tensor([[1.0, 0.0]]), torch.tensor([0])), (torch.tensor([[0.0, 1.0]]), torch.tensor([1]))]
     >>> dictionary, codes = latch_batches(batches, 2, atoms_per_class=1)
@@ -97,10 +97,7 @@ def latch_batches(
 def _latch(
     samples: Samples, atoms_per_class: int, method: Method, rounds: int, budget: int, num_samples: int | None
 ) -> tuple[Tensor, Tensor]:
-    if atoms_per_class < 1:
-        raise ValueError(f"atoms_per_class must be at least 1, got {atoms_per_class}")
-    if method not in ("subspace", "eigh"):
-        raise ValueError(f"method must be 'subspace' or 'eigh', got {method!r}")
+    check_count(atoms_per_class, "atoms_per_class")
     k, d, s = samples.num_classes, samples.dim, atoms_per_class
     source = eigenpair_source(samples, num_samples, budget)
     pairs = leading_eigenpairs(source, min(s, d), method, rounds)

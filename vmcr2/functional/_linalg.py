@@ -9,7 +9,6 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -74,24 +73,32 @@ def full_precision(function: Callable[P, T]) -> Callable[P, T]:
     return wrapper
 
 
-def cholesky(matrix: Tensor, guard: Guard) -> Tensor:
-    """Lower factor of a positive definite matrix, or of a batch of them; a failure is never passed on as NaN.
+def factor_identity_plus(left: Tensor, guard: Guard, alpha: float = 1.0, right: Tensor | None = None) -> Tensor:
+    """The Cholesky factor of I + α·LRᵀ (R = L unless given), of one L or of a batch; a failure never passes as NaN.
 
-    ``cholesky_ex`` does not raise. Where values may be looked at, a failure (an ``eps_sq`` so small that float32 loses
-    the identity beside the Gram matrix) is retried in float64 before it becomes an error.
+    ``cholesky_ex`` does not raise. Where values may be looked at, a failure (an ε² so small that float32 loses the
+    identity beside the Gram matrix) is made again in float64, from L on, before it becomes an error.
     """
-    factor: Tensor
-    factor, info = torch.linalg.cholesky_ex(matrix)
-    if not guard.static(matrix) and bool(info.any()):
-        wide, info = torch.linalg.cholesky_ex(matrix.double())
-        factor = wide.to(matrix.dtype)
+    right = left if right is None else right
+    factor, info = _cholesky(left, right, alpha)
+    if not guard.static(left) and bool(info.any()):
+        factor, info = _cholesky(left.double(), right.double(), alpha)
+        factor = factor.to(left.dtype)
     guard.report(
         info != 0,
-        lambda: (
-            "z: I + α·ZᵀZ is not positive definite in floating point; use larger eps_sq, unit rows in z, or float64"
-        ),
+        lambda: "I + α·ZᵀZ is not positive definite in floating point: use a larger eps_sq, unit rows in z, or float64",
     )
     return factor
+
+
+def _cholesky(left: Tensor, right: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
+    identity = torch.eye(left.shape[-2], dtype=left.dtype, device=left.device)
+    if left.ndim == 2:
+        matrix = torch.addmm(identity, left, right.T, alpha=alpha)
+    else:
+        matrix = torch.baddbmm(identity.unsqueeze(0), left, right.mT, alpha=alpha)
+    factor, info = torch.linalg.cholesky_ex(matrix)
+    return factor, info
 
 
 def logdet(factor: Tensor) -> Tensor:
@@ -120,8 +127,10 @@ class _KnownGradient(torch.autograd.Function):
         return value.clone()
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, Tensor, None]:
+        # gradients are recorded only for create_graph=True; the closed form would then pass for a constant
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            raise RuntimeError("closed-form gradients have no second derivative: use rate_reduction(…, backend='loop')")
         (gradient,) = ctx.saved_tensors
         return upstream, upstream * gradient, None
 
@@ -129,7 +138,7 @@ class _KnownGradient(torch.autograd.Function):
 def attach_gradient(value: Tensor, tensor: Tensor, gradient: Tensor) -> Tensor:
     """``value`` with ∂value/∂tensor = ``gradient`` known in closed form: autograd keeps nothing else.
 
-    First derivatives only: a second differentiation raises instead of returning a wrong zero.
+    First derivatives only: asked for a second one (``create_graph=True``) it raises, instead of being silently wrong.
     """
     return cast(Tensor, _KnownGradient.apply(value, tensor, gradient))  # type: ignore[no-untyped-call]
 

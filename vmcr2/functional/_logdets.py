@@ -16,9 +16,9 @@ from ._classes import Classes, HardClasses, SoftClasses, safe_reciprocal
 from ._linalg import (
     Guard,
     attach_gradient,
-    cholesky,
     cholesky_inverse,
     cholesky_solve,
+    factor_identity_plus,
     logdet,
     wants_gradient,
 )
@@ -31,12 +31,12 @@ def expansion(z: Tensor, eps_sq: float, backend: Backend, guard: Guard) -> Tenso
     m, d = z.shape
     alpha = d / (m * eps_sq)
     if backend == "loop":
-        return 0.5 * torch.logdet(torch.eye(d, dtype=z.dtype, device=z.device) + alpha * z.T @ z)
+        return 0.5 * torch.logdet(_identity(d, z) + alpha * z.T @ z)
     wanted = wants_gradient(z)
     use_gram = _smaller_side_is_gram(m, d, backend)
     with torch.no_grad():
         left = z if use_gram else z.T
-        factor = cholesky(torch.addmm(_identity(len(left), z), left, left.T, alpha=alpha), guard)
+        factor = factor_identity_plus(left, guard, alpha)
         value = 0.5 * logdet(factor)
         if not wanted:
             return value
@@ -67,7 +67,7 @@ def _hard(z: Tensor, classes: HardClasses, eps_sq: float, backend: Backend, guar
             P = group.gather(z, root_alpha)
             use_gram = _smaller_side_is_gram(P.shape[1], d, backend)
             left = P if use_gram else P.mT
-            factor = cholesky(torch.baddbmm(_identity(left.shape[1], z).unsqueeze(0), left, left.mT), guard)
+            factor = factor_identity_plus(left, guard)
             value += 0.5 * (classes.proportions[group.classes] * logdet(factor)).sum()
             if gradient is not None:
                 inverse = cholesky_inverse(factor).mul_(outer[group.classes, None, None])
@@ -95,7 +95,7 @@ def _soft(z: Tensor, classes: SoftClasses, eps_sq: float, backend: Backend, guar
             pi = membership[:, j]
             P = z * (c * inverse_size[j] * pi).sqrt().unsqueeze(1)
             left = P if use_gram else P.T
-            factor = cholesky(torch.addmm(_identity(len(left), z), left, left.T), guard)
+            factor = factor_identity_plus(left, guard)
             bits = logdet(factor)
             value += 0.5 * classes.proportions[j] * bits
             if not (wants_z or wants_pi):

@@ -43,6 +43,7 @@ def project_simplex(x: Tensor) -> Tensor:
             [0.2500, 0.0000]])
     """
     # The largest r entries stay positive for the largest r with r·x_(r) > Σ_{i≤r} x_(i) − 1 (Duchi et al., 2008).
+    x = x - x.amax(0, keepdim=True)  # changes nothing but rounding: τ moves along
     ordered = x.sort(dim=0, descending=True).values
     excess = ordered.cumsum(0) - 1.0
     rank = torch.arange(1, len(x) + 1, device=x.device, dtype=x.dtype).unsqueeze(1)

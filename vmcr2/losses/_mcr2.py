@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..functional import RateTerms
-from ..functional._inputs import check_positive, read_classes, unit_features
+from ..functional._inputs import check_count, check_positive, read_classes, unit_features
 from ..functional._linalg import Guard, full_precision
 from ..functional._rates import rates_of
 
@@ -45,7 +45,7 @@ class MCR2Loss(nn.Module):
     ) -> None:
         super().__init__()
         check_positive(eps_sq, "eps_sq")
-        check_positive(num_classes, "num_classes")
+        check_count(num_classes, "num_classes")
         self.num_classes = num_classes
         self.eps_sq = eps_sq
         self.normalize = normalize

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..functional import Batches, CodesRule, VariationalTerms, latch, latch_batches, project_unit_columns
 from ..functional._eigen import pseudo_random
-from ..functional._inputs import check_positive, unit_features
+from ..functional._inputs import check_count, check_positive, unit_features
 from ..functional._linalg import Guard, full_precision, tracing
 from ..functional._problem import Problem, build_problem, weight_from
 from ..functional._steps import apply_codes_rule, check_codes_rule, take_step
@@ -92,7 +92,7 @@ class VMCR2Loss(nn.Module):
     ) -> None:
         super().__init__()
         for name, value in (("num_classes", num_classes), ("dim", dim), ("atoms_per_class", atoms_per_class)):
-            check_positive(value, name)
+            check_count(value, name)
         check_positive(eps_sq, "eps_sq")
         check_codes_rule(codes)
         if mu is None and weight is None:
