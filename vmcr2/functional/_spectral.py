@@ -23,7 +23,9 @@ def variational_spectral(left: Tensor, right: Tensor | None = None, *, h: Callab
         h: concave and non-decreasing on [0, ∞) with h(0) = 0, applied elementwise to a tensor.
 
     Differentiable in both factors; at a zero column the product of the norms has the sub-gradient 0. If h itself has an
-    infinite slope at 0 (√), keep columns away from zero.
+    infinite slope at 0 (√), keep columns away from zero. To minimise over U and V, prefer
+    ``variational_spectral(torch.cat([U, V]) / 2**0.5, h=h)``: it weighs columns by (‖U_i‖² + ‖V_i‖²)/2, which has the
+    same minimum without the kink where one of a pair is zero (examples/system_identification.py).
 
     >>> U = torch.tensor([[3.0, 0.0], [0.0, 2.0]])  # already U S^½ of its SVD: tight
     >>> round(variational_spectral(U, h=torch.log1p).item(), 4), round(torch.logdet(torch.eye(2) + U @ U.T).item(), 4)

@@ -1,0 +1,81 @@
+"""What the rooms may import, and what an import may cost."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import vmcr2
+
+PACKAGE = Path(vmcr2.__file__).parent
+ROOT = PACKAGE.parent
+
+
+def imported(path: Path) -> set[str]:
+    """Absolute modules by their top name, and relative ones that leave the module's own folder as '..name'."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            module = (node.module or "").split(".")[0]
+            names.add(module if node.level == 0 else "." * node.level + module if node.level > 1 else "")
+    return names - {""}
+
+
+def modules(room: str) -> list[Path]:
+    return sorted((PACKAGE / room).rglob("*.py"))
+
+
+def test_functional_imports_torch_and_nothing_else() -> None:
+    allowed = set(sys.stdlib_module_names) | {"torch"}
+    for path in modules("functional"):
+        assert imported(path) <= allowed, path
+
+
+@pytest.mark.parametrize("room", ["losses", "classifiers"])
+def test_data_flows_one_way(room: str) -> None:
+    allowed = set(sys.stdlib_module_names) | {"torch", "..functional"}
+    for path in modules(room):
+        assert imported(path) <= allowed, path
+
+
+def test_nothing_imports_torchvision() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        assert "torchvision" not in imported(path), path
+
+
+def test_the_package_costs_little_beyond_torch() -> None:
+    script = (
+        "import time, torch; import sys; before = set(sys.modules); start = time.perf_counter(); import vmcr2; "
+        "took = time.perf_counter() - start; extra = {m.split('.')[0] for m in set(sys.modules) - before}; "
+        "print(took, *sorted(extra & {'numpy', 'sklearn', 'typer', 'rich', 'matplotlib', 'jinja2', 'torchvision'}))"
+    )
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", script], check=True, capture_output=True, text=True, cwd=ROOT
+        ).stdout.split()
+        for _ in range(3)
+    ]
+    assert min(float(run[0]) for run in runs) < 0.1
+    assert all(len(run) == 1 for run in runs), runs
+
+
+def test_modules_stay_small() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        lines = len(path.read_text().splitlines())
+        assert lines <= 320, f"{path} has {lines} lines: move walls"
+
+
+def test_everything_public_is_documented_with_an_example() -> None:
+    from vmcr2 import functional
+
+    for name in functional.__all__:
+        thing = getattr(functional, name)
+        if callable(thing) and not isinstance(thing, type) and thing.__module__.startswith("vmcr2"):
+            assert thing.__doc__, name
+            assert ">>>" in thing.__doc__ or name == "normalize_rows", f"{name} has no runnable example"
