@@ -1,0 +1,38 @@
+"""What the documents show must run, and what they point to must be there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")])
+
+
+def test_the_readme_s_loop_learns() -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    scope: dict[str, Any] = {}
+    torch.manual_seed(0)
+    exec(code, scope)
+    assert scope["accuracy"] > 0.99
+    best = scope["vmcr2"].functional.maximal_rate_reduction(12, 3)
+    assert scope["vmcr2"].rate_reduction(scope["features"], scope["labels"]).delta > 0.5 * best
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)\)", page.read_text()):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), f"{page.name} points to {target}"
+
+
+def test_the_paper_s_figures_in_the_faq() -> None:
+    from vmcr2.functional import maximal_rate_reduction
+
+    faq = (ROOT / "docs/faq.md").read_text()
+    assert f"−{maximal_rate_reduction(128, 10):.1f} at d = 128" in faq
+    assert f"−{maximal_rate_reduction(500, 100):.1f} at d = 500" in faq
