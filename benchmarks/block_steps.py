@@ -54,7 +54,7 @@ def points(
         "latched": latched,
         "20 steps of ν = 5 later": moved,
         "random atoms, dense codes": (atoms, dense),
-        "coherent atoms (mean cosine 0.9), dense codes": (coherent, dense),
+        "coherent atoms (mean cosine 0.93), dense codes": (coherent, dense),
     }
 
 

@@ -86,7 +86,7 @@ def test_bad_arguments() -> None:
         VMCR2Loss(3, 4, atoms_per_class=1, weight=-1.0)
     with pytest.raises(ValueError, match="backend must be one of auto"):
         rate_reduction(Z, Y, backend="fast")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="codes must be one of free"):
+    with pytest.raises(ValueError, match="rule must be one of free"):
         VMCR2Loss(3, 4, atoms_per_class=1, codes="sparse")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="z has 4 features per row, expected 5"):
         VMCR2Loss(3, 5, atoms_per_class=1)(Z, Y)

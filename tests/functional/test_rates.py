@@ -151,7 +151,7 @@ def test_memory_does_not_depend_on_the_balance(sizes: list[int], d: int) -> None
 
     labels = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
     m = len(labels)
-    features = torch.randn(m, d)
+    features = torch.nn.functional.normalize(torch.randn(m, d), dim=1)
 
     def job() -> None:
         rate_reduction(features.requires_grad_(), labels, len(sizes)).delta.backward()

@@ -33,7 +33,7 @@ def _objective(
     moments: list[Tensor], shares: Tensor, dictionary: Tensor, codes: Tensor, c: float, weight: float
 ) -> Tensor:
     models = [(dictionary * codes[:, j]) @ dictionary.T for j in range(codes.shape[1])]
-    mixture = torch.stack([share * model for share, model in zip(shares, models, strict=True)]).sum(0)
+    mixture = (dictionary * (codes @ shares)) @ dictionary.T
     expansion = 0.5 * torch.logdet(torch.eye(len(dictionary)) + c * mixture)
     compression = 0.5 * (shares * torch.log1p(c * codes).sum(0)).sum()
     gaps = [(moment - model).square().sum() for moment, model in zip(moments, models, strict=True)]

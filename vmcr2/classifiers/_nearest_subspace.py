@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from .._buffers import PreciseBuffers
 from ..functional import class_subspaces, nearest_subspace, subspace_residuals
 from ..functional._eigen import add_moments
 from ..functional._inputs import check_count, check_features, read_classes
@@ -16,7 +17,7 @@ from ..functional._subspaces import default_components, subspaces_from_moments
 _STATE = ("subspace_bases", "subspace_energies", "scatter", "sizes")
 
 
-class NearestSubspace(nn.Module):
+class NearestSubspace(PreciseBuffers):
     """argmin_j ‖(I − V_jV_jᵀ)z‖², V_j the top principal directions of class j, uncentred (Eq. 8 of the paper).
 
     Args:
@@ -54,6 +55,7 @@ class NearestSubspace(nn.Module):
         return self
 
     @full_precision
+    @torch.inference_mode(False)  # moments that were made under it could not be added to outside
     @torch.no_grad()
     def partial_fit(self, z: Tensor, labels: Tensor) -> NearestSubspace:
         """Add a batch. Labels beyond those seen so far make room for new classes, unless ``num_classes`` is set."""
@@ -73,9 +75,7 @@ class NearestSubspace(nn.Module):
         k = max(classes.num_classes, seen)
         if k > seen:
             self._make_room(k, z)
-        batch = torch.zeros_like(self.scatter[: classes.num_classes])
-        add_moments(batch, z.to(self.scatter.dtype), classes, guard)
-        self.scatter[: classes.num_classes] += batch
+        add_moments(self.scatter[: classes.num_classes], z.to(self.scatter.dtype), classes, guard)
         self.sizes[: classes.num_classes] += classes.sizes
         self._stale = True
         return self
@@ -115,6 +115,11 @@ class NearestSubspace(nn.Module):
         """With the subspaces up to date."""
         self._refresh()
         return super().state_dict(*args, **kwargs)
+
+    def extra_repr(self) -> str:
+        """The arguments, and what was learned."""
+        learned = f"{len(self.bases)} subspaces of R^{self.bases.shape[1]}" if self.fitted else "unfitted"
+        return f"num_classes={self.num_classes}, num_components={self.num_components}, {learned}"
 
     def _check_fitted(self) -> None:
         if not self.fitted:

@@ -37,8 +37,6 @@ class ClassGroup(NamedTuple):
 class HardClasses:
     """A partition by integer labels, already checked or clamped into range."""
 
-    soft = False
-
     def __init__(self, labels: Tensor, num_classes: int, dtype: torch.dtype, max_class_size: int | None) -> None:
         self.labels = labels
         self.num_classes = num_classes
@@ -91,8 +89,6 @@ class HardClasses:
 
 class SoftClasses:
     """A membership matrix Π (m, k) whose rows sum to one."""
-
-    soft = True
 
     def __init__(self, membership: Tensor) -> None:
         self.membership = membership

@@ -30,7 +30,7 @@ def _factor(dictionary: Tensor, mixture: Tensor, c: float, guard: Guard) -> Tens
 
 def expansion_value(dictionary: Tensor, codes: Tensor, proportions: Tensor, c: float, guard: Guard) -> Tensor:
     """R^v alone."""
-    return 0.5 * logdet(_factor(dictionary, codes @ proportions, c, guard))
+    return 0.5 * logdet(_factor(dictionary, codes @ proportions, c, guard)).to(dictionary.dtype)
 
 
 def expansion_with_gradients(
@@ -39,9 +39,10 @@ def expansion_with_gradients(
     """R^v and its gradients: one factorisation and two triangular solves with q right-hand sides."""
     mixture = codes @ proportions
     factor = _factor(dictionary, mixture, c, guard)
-    half = torch.linalg.solve_triangular(factor, dictionary, upper=False)
+    half = torch.linalg.solve_triangular(factor, dictionary.to(factor.dtype), upper=False)
     whole = torch.linalg.solve_triangular(factor.mT, half, upper=True)
-    return DictionaryRate(0.5 * logdet(factor), half.square().sum(0), whole.mul_(c * mixture))
+    rates = DictionaryRate(0.5 * logdet(factor), half.square().sum(0), whole.mul_(c * mixture))
+    return DictionaryRate(*(part.to(dictionary.dtype) for part in rates))
 
 
 def compression_value(codes: Tensor, proportions: Tensor, c: float) -> Tensor:

@@ -6,6 +6,7 @@ which the samples give directly, and that over any number of batches.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple, get_args
 
@@ -92,22 +93,41 @@ class Samples:
             )
         self.batches = batches
         self.num_classes = num_classes
-        self.guard = guard
+        self.guard = dataclasses.replace(guard, synchronises=True)  # QR and eigh do
         self.normalize = normalize
         self.max_class_size = max_class_size
-        first = next(iter(batches), None)
+        self._opened: Iterator[tuple[Tensor, Tensor]] | None = iter(batches)
+        first = next(self._opened, None)
         if first is None:
             raise ValueError("batches is empty: latching needs at least one batch of (z, labels)")
+        self._first = first
+        self._sizes: Tensor | None = None
         check_features(first[0], guard)
         self.like = torch.empty(0, first[0].shape[1], dtype=working_dtype(first[0]), device=first[0].device)
         self.dim = self.like.shape[1]
 
     def __iter__(self) -> Iterator[tuple[Tensor, Classes]]:
-        for features, labels in self.batches:
+        for features, labels in self._read():
             z = unit_features(features, self.guard, self.normalize, self.dim).detach().to(self.like.dtype)
             if not self.guard.raises:  # already flagged; NaN would make the eigensolver raise
                 z = torch.where(torch.isfinite(z), z, 0.0)
             yield z, read_classes(labels, z, self.num_classes, self.guard, self.max_class_size)
+
+    def _read(self) -> Iterator[tuple[Tensor, Tensor]]:
+        if self._opened is None:
+            yield from self.batches
+        else:  # the first batch was read for its shape
+            rest, self._opened = self._opened, None
+            yield self._first
+            yield from rest
+
+    def _check_repeated(self, sizes: Tensor) -> None:
+        if self._sizes is not None:
+            self.guard.report(
+                sizes != self._sizes,
+                lambda: "batches gave other samples when read again: pass a list, or a DataLoader that visits all",
+            )
+        self._sizes = sizes
 
     def moments(self) -> Moments:
         """All second moments in one pass."""
@@ -124,6 +144,7 @@ class Samples:
         for z, classes in self:
             add_product(total, z, classes, basis, self.guard)
             sizes += classes.sizes
+        self._check_repeated(sizes)
         return total, sizes
 
 

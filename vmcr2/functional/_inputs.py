@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 
 import torch
 from torch import Tensor
@@ -13,30 +14,40 @@ from ._linalg import Guard, normalize_rows, tracing, working_dtype
 
 def check_positive(value: float, name: str) -> None:
     """A finite scalar above zero."""
-    if not (math.isfinite(value) and value > 0):
+    if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
         raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
+
+
+def check_not_negative(value: float, name: str) -> None:
+    """A finite scalar of at least zero."""
+    if not (isinstance(value, int | float) and math.isfinite(value) and value >= 0):
+        raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}")
 
 
 def check_count(value: int, name: str) -> None:
     """A whole number of at least one."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    try:
+        whole = operator.index(value)
+    except TypeError:
+        whole = 0
+    if isinstance(value, bool) or whole < 1:
         raise ValueError(f"{name} must be at least 1 and whole, got {value!r}")
 
 
-def check_features(z: Tensor, guard: Guard, *, dim: int | None = None, name: str = "z") -> None:
+def check_features(z: Tensor, guard: Guard, *, dim: int | None = None) -> None:
     """A non-empty (m, d) floating-point matrix of finite values."""
     if not isinstance(z, Tensor) or z.ndim != 2:
         got = f"shape {tuple(z.shape)}" if isinstance(z, Tensor) else type(z).__name__
-        raise ValueError(f"{name} must be a matrix of one feature vector per row, (m, d); got {got}")
+        raise ValueError(f"z must be a matrix of one feature vector per row, (m, d); got {got}")
     if not z.is_floating_point():
-        raise ValueError(f"{name} must be floating point, got {z.dtype}: pass {name}.float()")
+        raise ValueError(f"z must be floating point, got {z.dtype}: pass z.float()")
     if z.shape[0] == 0 or z.shape[1] == 0:
-        raise ValueError(f"{name} is empty, shape {tuple(z.shape)}: skip empty batches")
+        raise ValueError(f"z is empty, shape {tuple(z.shape)}: skip empty batches")
     if dim is not None and z.shape[1] != dim:
-        raise ValueError(f"{name} has {z.shape[1]} features per row, expected {dim} (dim)")
+        raise ValueError(f"z has {z.shape[1]} features per row, expected {dim} (dim)")
     # a row sum is finite exactly if its entries are (|z| ≤ 1e10 is the stated domain), in one pass without temporaries
     bad = ~torch.isfinite(z.detach().sum(1, dtype=working_dtype(z)))
-    guard.report(bad, lambda: _first_bad(bad, f"{name} has NaN or inf in row", "check the network's output"))
+    guard.report(bad, lambda: _first_bad(bad, "z has NaN or inf in row", "check the network's output"))
 
 
 def unit_features(z: Tensor, guard: Guard, normalize: bool, dim: int | None = None) -> Tensor:
@@ -58,7 +69,7 @@ def read_classes(
         check_count(max_class_size, "max_class_size")
     if labels.ndim == 2 and labels.is_floating_point():
         return _read_memberships(labels, z, num_classes, guard)
-    if labels.ndim != 1 or labels.is_floating_point() or labels.dtype in (torch.bool, torch.complex64):
+    if labels.ndim != 1 or labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
         raise ValueError(
             f"labels must be integers of shape (m,) or floating-point memberships of shape (m, k); got "
             f"{labels.dtype} of shape {tuple(labels.shape)}: labels.long() or one_hot(labels).float()"
@@ -91,7 +102,9 @@ def _read_memberships(membership: Tensor, z: Tensor, num_classes: int | None, gu
         bad,
         lambda: _first_bad(bad, "labels: memberships must be ≥ 0 and sum to 1 in every row (softmax); see row"),
     )
-    return SoftClasses(membership.to(working_dtype(z)).clamp_min(0.0))
+    coarse = membership.dtype in (torch.float16, torch.bfloat16)
+    membership = membership.to(working_dtype(z)).clamp_min(0.0)
+    return SoftClasses(membership / membership.sum(1, keepdim=True) if coarse else membership)
 
 
 def _first_bad(bad: Tensor, text: str, advice: str = "") -> str:

@@ -73,14 +73,15 @@ def latch_batches(
     rounds: int = ROUNDS,
     budget: int = MOMENT_BUDGET,
     normalize: bool = False,
+    max_class_size: int | None = None,
     validate: bool = True,
+    fault: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """:func:`latch` over a whole training set that comes in batches of (z, labels).
 
     ``batches`` is iterated anew for every pass: once if the k·d² floats of the second moments fit ``budget``
     (2²⁸ by default: 1 GiB in float32), else up to ``rounds + 1`` times. Its features must be the same each time
-    (evaluation mode, no augmentation); ``normalize`` scales its rows to unit length. The first batch is read once more,
-    for its shape.
+    (evaluation mode, no augmentation); ``normalize`` scales its rows to unit length.
 
     >>> batches = [(torch.tensor([[1.0, 0.0]]), torch.tensor([0])), (torch.tensor([[0.0, 1.0]]), torch.tensor([1]))]
     >>> dictionary, codes = latch_batches(batches, 2, atoms_per_class=1)
@@ -88,7 +89,8 @@ def latch_batches(
     tensor([[1., 0.],
             [0., 1.]])
     """
-    samples = Samples(batches, num_classes, Guard(validate), normalize=normalize)
+    guard = Guard(validate, fault)
+    samples = Samples(batches, num_classes, guard, normalize=normalize, max_class_size=max_class_size)
     with torch.autocast(samples.like.device.type, enabled=False):
         return _latch(samples, atoms_per_class, method, rounds, budget, num_samples=None)
 

@@ -13,6 +13,8 @@ from torch import Tensor
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_WORST_CONDITION = 1e-3 / torch.finfo(torch.float32).eps
+
 AUTOCAST_DEVICES = ("cpu", "cuda", "mps", "xpu")
 
 
@@ -29,6 +31,8 @@ class Guard:
 
     validate: bool = True
     fault: Tensor | None = None
+    synchronises: bool = False
+    """Whether the caller synchronises with the device anyway, so that there is nothing to save by fixed shapes."""
 
     @property
     def raises(self) -> bool:
@@ -37,7 +41,7 @@ class Guard:
 
     def static(self, z: Tensor) -> bool:
         """Whether shapes must not depend on values: recorded, or asked not to synchronise with a GPU."""
-        return tracing() or (not self.validate and z.is_cuda)
+        return tracing() or (not self.validate and z.is_cuda and not self.synchronises)
 
     def report(self, bad: Tensor, message: Callable[[], str]) -> None:
         """Raise ``ValueError(message())`` if any of ``bad`` is set, or remember it in the flag."""
@@ -46,9 +50,6 @@ class Guard:
                 raise ValueError(message())
         elif self.fault is not None:
             self.fault.logical_or_(bad.any())
-
-
-SILENT = Guard(validate=False)
 
 
 def working_dtype(*tensors: Tensor) -> torch.dtype:
@@ -78,14 +79,18 @@ def full_precision(function: Callable[P, T]) -> Callable[P, T]:
 def factor_identity_plus(left: Tensor, guard: Guard, alpha: float = 1.0, right: Tensor | None = None) -> Tensor:
     """The Cholesky factor of I + α·LRᵀ (R = L unless given), of one L or of a batch; a failure never passes as NaN.
 
-    ``cholesky_ex`` does not raise. Where values may be looked at, a failure (an ε² so small that float32 loses the
-    identity beside the Gram matrix) is made again in float64, from L on, before it becomes an error.
+    ``cholesky_ex`` does not raise. Where values may be looked at, a float32 matrix so large beside its identity that
+    fewer than three digits of that are left (a very small ε²) is made again in float64, from L on, and **stays**
+    float64: its inverse would lose in float32 what was just saved.
     """
     right = left if right is None else right
-    factor, info = _cholesky(left, right, alpha)
-    if not guard.static(left) and bool(info.any()):
-        factor, info = _cholesky(left.double(), right.double(), alpha)
-        factor = factor.to(left.dtype)
+    matrix = _identity_plus(left, right, alpha)
+    # the smallest eigenvalue is at least 1, so the norm bounds the condition number
+    looked_at = left.dtype == torch.float32 and not guard.static(left)
+    if looked_at and not bool((torch.linalg.matrix_norm(matrix) < _WORST_CONDITION).all()):
+        matrix = _identity_plus(left.double(), right.double(), alpha)
+    factor: Tensor
+    factor, info = torch.linalg.cholesky_ex(matrix)
     guard.report(
         info != 0,
         lambda: "I + α·ZᵀZ is not positive definite in floating point: use a larger eps_sq, unit rows in z, or float64",
@@ -93,14 +98,11 @@ def factor_identity_plus(left: Tensor, guard: Guard, alpha: float = 1.0, right: 
     return factor
 
 
-def _cholesky(left: Tensor, right: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
+def _identity_plus(left: Tensor, right: Tensor, alpha: float) -> Tensor:
     identity = torch.eye(left.shape[-2], dtype=left.dtype, device=left.device)
     if left.ndim == 2:
-        matrix = torch.addmm(identity, left, right.T, alpha=alpha)
-    else:
-        matrix = torch.baddbmm(identity.unsqueeze(0), left, right.mT, alpha=alpha)
-    factor, info = torch.linalg.cholesky_ex(matrix)
-    return factor, info
+        return torch.addmm(identity, left, right.T, alpha=alpha)
+    return torch.baddbmm(identity.unsqueeze(0), left, right.mT, alpha=alpha)
 
 
 def logdet(factor: Tensor) -> Tensor:
@@ -110,8 +112,8 @@ def logdet(factor: Tensor) -> Tensor:
 
 
 def cholesky_solve(factor: Tensor, right: Tensor) -> Tensor:
-    """S⁻¹B from the factor of S. Two triangular solves: batched and capturable on CUDA, unlike potrs."""
-    half: Tensor = torch.linalg.solve_triangular(factor, right, upper=False)
+    """S⁻¹B from the factor of S, in the factor's precision. Two triangular solves: capturable on CUDA, unlike potrs."""
+    half: Tensor = torch.linalg.solve_triangular(factor, right.to(factor.dtype), upper=False)
     whole: Tensor = torch.linalg.solve_triangular(factor.mT, half, upper=True)
     return whole
 
@@ -156,6 +158,6 @@ def normalize_rows(z: Tensor) -> Tensor:
     Dividing by the largest entry first keeps the squares in range for |z| up to 1e10 and far below 1e-20.
     """
     largest = z.detach().abs().amax(dim=1, keepdim=True)
-    scaled = z / torch.where(largest > 0, largest, 1.0)
+    scaled = z / torch.where(largest > torch.finfo(z.dtype).tiny, largest, 1.0)
     norm = torch.linalg.vector_norm(scaled, dim=1, keepdim=True)
     return scaled / torch.where(norm > 0, norm, 1.0)

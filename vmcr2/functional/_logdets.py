@@ -37,11 +37,12 @@ def expansion(z: Tensor, eps_sq: float, backend: Backend, guard: Guard) -> Tenso
     with torch.no_grad():
         left = z if use_gram else z.T
         factor = factor_identity_plus(left, guard, alpha)
-        value = 0.5 * logdet(factor)
+        value = 0.5 * logdet(factor).to(z.dtype)
         if not wanted:
             return value
         inverse = cholesky_inverse(factor).mul_(alpha)
-        gradient = inverse @ z if use_gram else z @ inverse
+        wide = z.to(inverse.dtype)
+        gradient = (inverse @ wide if use_gram else wide @ inverse).to(z.dtype)
     return attach_gradient(value, z, gradient)
 
 
@@ -71,15 +72,16 @@ def _hard(z: Tensor, classes: HardClasses, eps_sq: float, backend: Backend, guar
             value += 0.5 * (classes.proportions[group.classes] * logdet(factor)).sum()
             if gradient is not None:
                 inverse = cholesky_inverse(factor).mul_(outer[group.classes, None, None])
-                group.add_to(gradient, inverse @ P if use_gram else P @ inverse)
+                wide = P.to(inverse.dtype)
+                group.add_to(gradient, (inverse @ wide if use_gram else wide @ inverse).to(z.dtype))
     return value if gradient is None else attach_gradient(value, z, gradient[:m])
 
 
 def _soft(z: Tensor, classes: SoftClasses, eps_sq: float, backend: Backend, guard: Guard) -> Tensor:
     """One class at a time: a soft class has every sample, so its matrices are min(m, d) wide.
 
-    With X = Z S_j⁻¹: ∂R_c/∂z_i = d/(mε²) Σ_j Π_ij X_i, and
-    ∂R_c/∂Π_ij = 1/(2m) [log det S_j + (d/ε²)(x_iᵀz_i − Σ_l Π_lj x_lᵀz_l / n_j)].
+    With P_i = √(cΠ_ij/n_j) z_i and W = P S_j⁻¹: ∂R_c/∂z_i = Σ_j √(c n_j Π_ij)/m · W_i, and
+    ∂R_c/∂Π_ij = 1/(2m) [log det S_j + c (h_i − Σ_l Π_lj h_l / n_j)] with h_i = z_iᵀS_j⁻¹z_i; c = d/ε².
     """
     m, d = z.shape
     membership = classes.membership
@@ -93,21 +95,33 @@ def _soft(z: Tensor, classes: SoftClasses, eps_sq: float, backend: Backend, guar
         inverse_size = safe_reciprocal(classes.sizes)
         for j in range(classes.num_classes):
             pi = membership[:, j]
-            P = z * (c * inverse_size[j] * pi).sqrt().unsqueeze(1)
+            root = (c * inverse_size[j] * pi).sqrt()
+            P = z * root.unsqueeze(1)
             left = P if use_gram else P.T
             factor = factor_identity_plus(left, guard)
-            bits = logdet(factor)
-            value += 0.5 * classes.proportions[j] * bits
+            nats = logdet(factor).to(z.dtype)
+            value += 0.5 * classes.proportions[j] * nats
             if not (wants_z or wants_pi):
                 continue
-            # by Woodbury on the gram side: Z S⁻¹ = Z − (ZPᵀ)(I + PPᵀ)⁻¹P
-            X = z - (z @ P.T) @ cholesky_solve(factor, P) if use_gram else cholesky_solve(factor, z.T).T
-            grad_z += c / m * pi.unsqueeze(1) * X
-            share = (X * z).sum(1)
-            present = classes.sizes[j] > 0
-            grad_pi[:, j] = (bits + c * (share - (pi @ share) * inverse_size[j])) * present / (2 * m)
+            solved = cholesky_solve(factor, left)
+            W = (solved if use_gram else solved.T).to(z.dtype)
+            grad_z += (c * classes.sizes[j] * pi).sqrt().unsqueeze(1) / m * W
+            if wants_pi:
+                share = _share(z, P, W, root, factor, use_gram)
+                spread = share - (pi @ share) * inverse_size[j]
+                grad_pi[:, j] = (nats + c * spread) * (classes.sizes[j] > 0) / (2 * m)
     value = attach_gradient(value, z, grad_z) if wants_z else value
     return attach_gradient(value, membership, grad_pi) if wants_pi else value
+
+
+def _share(z: Tensor, P: Tensor, W: Tensor, root: Tensor, factor: Tensor, use_gram: bool) -> Tensor:
+    """h_i = z_iᵀS⁻¹z_i of every sample, members or not."""
+    if not use_gram:
+        return (cholesky_solve(factor, z.T).T.to(z.dtype) * z).sum(1)
+    # W_i/√(cΠ_ij/n_j) is S⁻¹z_i without cancellation; only where Π_ij is next to nothing Woodbury must do
+    member = root > 1e-3 * root.amax()
+    woodbury = ((z - (z @ P.T) @ W) * z).sum(1)
+    return torch.where(member, (W * z).sum(1) / torch.where(member, root, 1.0), woodbury)
 
 
 def _class_loop(z: Tensor, classes: Classes, eps_sq: float) -> Tensor:

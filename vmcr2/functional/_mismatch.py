@@ -53,6 +53,13 @@ def atom_product(dictionary: Tensor, codes: Tensor, num_samples: int) -> Tensor:
     return torch.cat([K.square_() @ codes for _, K in _strips(dictionary, num_samples)])
 
 
+def coherence_norm(dictionary: Tensor, num_samples: int) -> Tensor:
+    """‖G₂‖_F alone."""
+    norms = [torch.linalg.vector_norm(K.square_()) for _, K in _strips(dictionary, num_samples)]
+    total: Tensor = torch.linalg.vector_norm(torch.stack(norms))
+    return total
+
+
 def atom_terms(dictionary: Tensor, codes: Tensor, proportions: Tensor, num_samples: int) -> AtomTerms:
     """All that a step needs of K, in one pass over its strips."""
     weighted = (codes * proportions).T

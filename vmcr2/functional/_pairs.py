@@ -65,8 +65,9 @@ def _soft(z: Tensor, classes: SoftClasses, debias: bool) -> Pairs:
     membership = classes.membership
     self_pairs = membership.square().sum(0) if debias else torch.zeros_like(classes.sizes)
     available = classes.sizes.square() - self_pairs
-    # all but one sample's worth of rounding: such a class has no pairs left
-    available = torch.where(available > 1e-6 * classes.sizes.square(), available, 0.0)
+    # nothing but rounding: such a class has no pairs left
+    rounding = 16 * torch.finfo(z.dtype).eps * classes.sizes.square()
+    available = torch.where(available > rounding, available, 0.0)
     weight = classes.proportions * safe_reciprocal(available)
     squared = z.new_zeros(classes.num_classes)
     penalty = z.new_zeros(())

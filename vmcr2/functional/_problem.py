@@ -24,11 +24,15 @@ class Problem:
     z: Tensor
     classes: Classes
     pairs: Pairs
-    c: float
-    """d/ε²."""
+    eps_sq: float
     weight: Scalar
     """w = μm/2, the weight of D = M/m²."""
     guard: Guard
+
+    @property
+    def c(self) -> float:
+        """d/ε²."""
+        return self.z.shape[1] / self.eps_sq
 
     def mismatch(self, dictionary: Tensor, codes: Tensor) -> Tensor:
         """D = M/m², differentiable in the features, Γ and Â."""
@@ -77,20 +81,31 @@ def build_problem(
         raise ValueError("labels: the variational form has no gradient in memberships; pass labels.detach()")
     with torch.no_grad():
         pairs = same_class_pairs(z, classes, debias, guard)
-    return Problem(z, classes, pairs, z.shape[1] / eps_sq, weight, guard)
+    return Problem(z, classes, pairs, eps_sq, weight, guard)
 
 
 def check_atoms(z: Tensor, dictionary: Tensor, codes: Tensor, guard: Guard) -> tuple[Tensor, Tensor, Tensor]:
     """Features (m, d), Γ (d, q) and Â (q, k) that fit each other, in one precision."""
     check_features(z, guard)
-    if dictionary.ndim != 2 or codes.ndim != 2 or dictionary.shape[1] != codes.shape[0]:
-        raise ValueError(
-            f"dictionary must be (d, q) and codes (q, k); got {tuple(dictionary.shape)} and {tuple(codes.shape)}"
-        )
+    check_dictionary(dictionary, codes, guard)
     if len(dictionary) != z.shape[1]:
         raise ValueError(f"dictionary has {len(dictionary)} rows, z has {z.shape[1]} features: both are d")
     dtype = working_dtype(z, dictionary, codes)
     return z.to(dtype), dictionary.to(dtype), codes.to(dtype)
+
+
+def check_dictionary(dictionary: Tensor, codes: Tensor, guard: Guard) -> None:
+    """Γ (d, q) and Â (q, k) that fit each other, with finite values and non-negative codes."""
+    for name, value in (("dictionary", dictionary), ("codes", codes)):
+        if not isinstance(value, Tensor) or not value.is_floating_point():
+            raise ValueError(f"{name} must be a floating-point tensor, got {type(value).__name__}")
+    if dictionary.ndim != 2 or codes.ndim != 2 or dictionary.shape[1] != codes.shape[0]:
+        raise ValueError(
+            f"dictionary must be (d, q) and codes (q, k); got {tuple(dictionary.shape)} and {tuple(codes.shape)}"
+        )
+    guard.report(~torch.isfinite(dictionary.detach().sum()), lambda: "dictionary has NaN or inf")
+    bad = ~torch.isfinite(codes.detach().sum()) | (codes.detach() < 0).any()
+    guard.report(bad, lambda: "codes must be finite and not negative: project_nonnegative(codes)")
 
 
 def weight_from(mu: Scalar | None, weight: Scalar | None, num_samples: int) -> Scalar:

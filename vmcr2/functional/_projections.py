@@ -17,7 +17,9 @@ def project_unit_columns(x: Tensor) -> Tensor:
     tensor([[0.6000, 1.0000],
             [0.8000, 0.0000]])
     """
-    unit = normalize_rows(x.T).T
+    tiny = torch.finfo(x.dtype).tiny
+    visible = torch.where(x.abs().amax(0, keepdim=True) > tiny, x, x / tiny)  # subnormal columns have a direction too
+    unit = normalize_rows(visible.T).T
     first = torch.zeros_like(unit[:, :1])
     first[0] = 1.0
     return torch.where((x == 0).all(0, keepdim=True), first, unit)

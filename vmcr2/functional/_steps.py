@@ -7,9 +7,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from ._inputs import check_features, read_classes
+from ._inputs import check_features, check_not_negative, read_classes
 from ._linalg import Guard, full_precision, working_dtype
-from ._mismatch import atom_terms
+from ._mismatch import coherence_norm
 from ._problem import Problem, Scalar, build_problem, check_atoms, weight_from
 from ._projections import project_nonnegative, project_simplex, project_unit_columns, rescale_trace
 
@@ -30,6 +30,7 @@ def lipschitz_dictionary(
     mu: Scalar | None = None,
     weight: Scalar | None = None,
     validate: bool = True,
+    fault: Tensor | None = None,
 ) -> Tensor:
     """L_Γ = 4w Σ_j γ_j (‖Ĉ_j‖_F max Â_j + (max Â_j)²): the appendix's constant, for any class balance.
 
@@ -41,7 +42,7 @@ def lipschitz_dictionary(
     >>> lipschitz_dictionary(z, labels, codes, mu=1.0).item()  # (2·1·2/2)·Σ_j (1·1 + 1)
     8.0
     """
-    guard = Guard(validate)
+    guard = Guard(validate, fault)
     with torch.no_grad():
         check_features(z, guard)
         dtype = working_dtype(z, codes)
@@ -59,6 +60,7 @@ def lipschitz_codes(
     mu: Scalar | None = None,
     weight: Scalar | None = None,
     validate: bool = True,
+    fault: Tensor | None = None,
 ) -> Tensor:
     """L_j = 2w γ_j ‖(ΓᵀΓ)^⊙2‖_F of ∂/∂Â_j, (k,): the appendix's L_A, one for each class.
 
@@ -72,11 +74,9 @@ def lipschitz_codes(
     with torch.no_grad():
         dictionary = dictionary.to(working_dtype(dictionary))
         rows = dictionary.new_zeros(len(labels), 1)
-        classes = read_classes(labels, rows, num_classes, Guard(validate))
-        atoms = atom_terms(
-            dictionary, dictionary.new_zeros(dictionary.shape[1], 1), dictionary.new_zeros(1), len(labels)
-        )
-        return 2.0 * weight_from(mu, weight, len(labels)) * classes.proportions * atoms.frobenius
+        classes = read_classes(labels, rows, num_classes, Guard(validate, fault))
+        frobenius = coherence_norm(dictionary, len(labels))
+        return 2.0 * weight_from(mu, weight, len(labels)) * classes.proportions * frobenius
 
 
 @full_precision
@@ -125,6 +125,9 @@ def variational_step(
     """
     guard = Guard(validate, fault)
     check_codes_rule(codes_rule)
+    for name, nu in (("nu_dictionary", nu_dictionary), ("nu_codes", nu_codes)):
+        if not isinstance(nu, Tensor):
+            check_not_negative(nu, name)
     with torch.no_grad():
         z, dictionary, codes = check_atoms(z, dictionary, codes, guard)
         w = weight_from(mu, weight, len(z))
@@ -159,9 +162,9 @@ def take_step(
     rate = torch.where(moving, nu_dictionary / torch.where(moving, lipschitz, 1.0), 0.0)
     new_dictionary = project_unit_columns(dictionary + rate * by_dictionary)
 
-    nu = torch.as_tensor(nu_codes, dtype=codes.dtype, device=codes.device)
+    nu = nu_codes
     if cap_codes_step:
-        nu = torch.minimum(nu, CODES_STEP_LIMIT * atoms.frobenius / atoms.largest_row)
+        nu = (CODES_STEP_LIMIT * atoms.frobenius / atoms.largest_row).clamp(max=nu_codes)
     # by_codes lacks the factor γ_j that L_j = 2w γ_j ‖G₂‖_F has: it cancels
     moved = apply_codes_rule(codes + nu / (2.0 * problem.weight * atoms.frobenius) * by_codes, codes_rule)
     new_codes = torch.where(problem.classes.proportions > 0, moved, codes)
@@ -179,7 +182,7 @@ def apply_codes_rule(codes: Tensor, rule: CodesRule) -> Tensor:
 def check_codes_rule(rule: str) -> None:
     """One of the rules there are."""
     if rule not in get_args(CodesRule):
-        raise ValueError(f"codes must be one of {', '.join(get_args(CodesRule))}; got {rule!r}")
+        raise ValueError(f"the codes' rule must be one of {', '.join(get_args(CodesRule))}; got {rule!r}")
 
 
 def _lipschitz_dictionary(problem: Problem, codes: Tensor) -> Tensor:

@@ -41,7 +41,9 @@ def class_subspaces(
     method: Method = "subspace",
     rounds: int = 2 * ROUNDS,
     budget: int = MOMENT_BUDGET,
+    max_class_size: int | None = None,
     validate: bool = True,
+    fault: Tensor | None = None,
 ) -> ClassSubspaces:
     """The top r principal directions of each class's uncentred second moment: V^(j) of Eq. 8 of the paper.
 
@@ -53,16 +55,18 @@ def class_subspaces(
         method: "subspace" (batched subspace iteration) or "eigh" (the oracle).
         rounds: of subspace iteration.
         budget: floats that the k·d² second moments may take.
+        max_class_size: as in :func:`rate_reduction`.
         validate: look at the values and raise ``ValueError``.
+        fault: as in :func:`coding_rate`.
 
     >>> spaces = class_subspaces(torch.eye(4), torch.tensor([0, 0, 1, 1]))
     >>> spaces.bases.shape, spaces.energies[0]
     (torch.Size([2, 4, 2]), tensor([0.5000, 0.5000]))
     """
-    guard = Guard(validate)
+    guard = Guard(validate, fault)
     check_features(z, guard)
     num_classes = read_classes(labels, z, num_classes, guard).num_classes
-    samples = Samples([(z, labels)], num_classes, guard)
+    samples = Samples([(z, labels)], num_classes, guard, max_class_size=max_class_size)
     r = num_components if num_components is not None else default_components(z.shape[1], num_classes)
     if not 1 <= r <= z.shape[1]:
         raise ValueError(f"num_components must lie in 1..{z.shape[1]} (the dimension), got {r}")
@@ -82,13 +86,13 @@ def _keep_energetic(pairs: Eigenpairs) -> ClassSubspaces:
 
 
 @full_precision
-def subspace_residuals(z: Tensor, bases: Tensor, *, validate: bool = True) -> Tensor:
+def subspace_residuals(z: Tensor, bases: Tensor, *, validate: bool = True, fault: Tensor | None = None) -> Tensor:
     """‖(I − V_jV_jᵀ)z_i‖² of every point and class, (N, k) (Eq. 8 of the paper), as ‖z_i‖² − ‖V_jᵀz_i‖².
 
     >>> subspace_residuals(torch.tensor([[3.0, 4.0]]), torch.eye(2).unsqueeze(2))
     tensor([[16.,  9.]])
     """
-    z, bases = _check_points(z, bases, validate)
+    z, bases = _check_points(z, bases, Guard(validate, fault))
     energy = z.square().sum(1, keepdim=True)
     residuals = z.new_empty(len(z), len(bases))
     for rows, classes, share in _projected_energies(z, bases):
@@ -97,13 +101,13 @@ def subspace_residuals(z: Tensor, bases: Tensor, *, validate: bool = True) -> Te
 
 
 @full_precision
-def nearest_subspace(z: Tensor, bases: Tensor, *, validate: bool = True) -> Tensor:
+def nearest_subspace(z: Tensor, bases: Tensor, *, validate: bool = True, fault: Tensor | None = None) -> Tensor:
     """argmin_j ‖(I − V_jV_jᵀ)z_i‖² of every point, (N,) (Eq. 8 of the paper), in memory that does not grow with N·k.
 
     >>> nearest_subspace(torch.tensor([[3.0, 4.0]]), torch.eye(2).unsqueeze(2))
     tensor([1])
     """
-    z, bases = _check_points(z, bases, validate)
+    z, bases = _check_points(z, bases, Guard(validate, fault))
     absent = (bases == 0).all(2).all(1)  # has no subspace: not even a point orthogonal to all others is its own
     best = z.new_full((len(z),), -2.0)
     label = torch.zeros(len(z), dtype=torch.int64, device=z.device)
@@ -154,9 +158,9 @@ def principal_angles(bases: Tensor) -> Tensor:
     return torch.stack(angles).to(dtype)
 
 
-def _check_points(z: Tensor, bases: Tensor, validate: bool) -> tuple[Tensor, Tensor]:
+def _check_points(z: Tensor, bases: Tensor, guard: Guard) -> tuple[Tensor, Tensor]:
     _check_bases(bases)
-    check_features(z, Guard(validate), dim=bases.shape[1])
+    check_features(z, guard, dim=bases.shape[1])
     dtype = working_dtype(z, bases)
     return z.detach().to(dtype), bases.to(dtype)
 

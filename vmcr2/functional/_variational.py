@@ -12,7 +12,7 @@ from . import _mismatch
 from ._inputs import check_positive
 from ._linalg import Guard, attach_gradient, full_precision, wants_gradient, working_dtype
 from ._logdets import expansion
-from ._problem import Problem, Scalar, build_problem, check_atoms, weight_from
+from ._problem import Problem, Scalar, build_problem, check_atoms, check_dictionary, weight_from
 
 
 class VariationalTerms(NamedTuple):
@@ -40,7 +40,13 @@ class VariationalGradients(NamedTuple):
 
 @full_precision
 def variational_expansion(
-    dictionary: Tensor, codes: Tensor, proportions: Tensor, *, eps_sq: float = 0.5, validate: bool = True
+    dictionary: Tensor,
+    codes: Tensor,
+    proportions: Tensor,
+    *,
+    eps_sq: float = 0.5,
+    validate: bool = True,
+    fault: Tensor | None = None,
 ) -> Tensor:
     """R^v(Γ, A) = ½ log det(I + (d/ε²) Γ Diag(Σ_j γ_j Â_j) Γᵀ), Eq. 7 with the stored codes Â = A/n_j.
 
@@ -50,6 +56,7 @@ def variational_expansion(
         proportions: γ, (k,): each class's share of the batch, 0 for an absent one.
         eps_sq: ε², the squared precision.
         validate: look at the values and raise ``ValueError``.
+        fault: as in :func:`coding_rate`.
 
     >>> identity = torch.eye(4)
     >>> codes = torch.tensor([[0.5, 0.0], [0.5, 0.0], [0.0, 0.5], [0.0, 0.5]])
@@ -57,9 +64,12 @@ def variational_expansion(
     2.1972
     """
     check_positive(eps_sq, "eps_sq")
+    guard = Guard(validate, fault)
+    check_dictionary(dictionary, codes, guard)
+    check_proportions(proportions, codes)
     dtype = working_dtype(dictionary, codes)
     dictionary, codes, proportions = (tensor.to(dtype) for tensor in (dictionary, codes, proportions))
-    return _expansion(dictionary, codes, proportions, len(dictionary) / eps_sq, Guard(validate))
+    return _expansion(dictionary, codes, proportions, len(dictionary) / eps_sq, guard)
 
 
 @full_precision
@@ -71,6 +81,7 @@ def variational_compression(codes: Tensor, proportions: Tensor, dim: int, *, eps
     1.6094
     """
     check_positive(eps_sq, "eps_sq")
+    check_proportions(proportions, codes)
     dtype = working_dtype(codes)
     return rate.compression_value(codes.to(dtype), proportions.to(dtype), dim / eps_sq)
 
@@ -96,9 +107,9 @@ def mismatch(
         dictionary: Γ, (d, q).
         codes: Â = A/n_j, (q, k).
         method: "expansion" (the appendix's, fast; cancels near M = 0), "dense" (d×d per class: the oracle) or "precise"
-            (the expansion in float64, never negative, without a gradient: the one for logs).
+            (the expansion in float64, without a gradient: the one for logs; not negative unless debiased).
         debias: leave the pairs of a sample with itself out, which removes the minibatch's bias in ‖Ĉ_j‖²
-            ("expansion" only).
+            (not "dense").
         max_class_size: as in :func:`rate_reduction`.
         validate: look at the values and raise ``ValueError``.
         fault: as in :func:`coding_rate`.
@@ -109,13 +120,12 @@ def mismatch(
     """
     if method not in ("expansion", "dense", "precise"):
         raise ValueError(f"method must be 'expansion', 'dense' or 'precise', got {method!r}")
-    if debias and method != "expansion":
-        raise ValueError("debias=True goes with method='expansion'")
+    if debias and method == "dense":
+        raise ValueError("debias=True goes with method='expansion' or 'precise'")
     guard = Guard(validate, fault)
+    z, dictionary, codes = check_atoms(z, dictionary, codes, guard)
     if method == "precise":
         z, dictionary, codes = (tensor.detach().double() for tensor in (z, dictionary, codes))
-        labels = labels.double() if labels.is_floating_point() else labels
-    z, dictionary, codes = check_atoms(z, dictionary, codes, guard)
     problem = build_problem(
         z,
         labels,
@@ -129,7 +139,7 @@ def mismatch(
     if method == "dense":
         return len(z) ** 2 * _mismatch.dense(z, problem.classes, dictionary, codes)
     value = len(z) ** 2 * problem.mismatch(dictionary, codes)
-    return value.clamp_min(0.0) if method == "precise" else value
+    return value.clamp_min(0.0) if method == "precise" and not debias else value
 
 
 @full_precision
@@ -215,14 +225,22 @@ def variational_gradients(
         return VariationalGradients(-problem.weight * by_features, by_dictionary, by_codes)
 
 
+def check_proportions(proportions: Tensor, codes: Tensor) -> None:
+    """γ (k,) beside Â (q, k)."""
+    if codes.ndim != 2 or proportions.shape != codes.shape[1:]:
+        raise ValueError(
+            f"codes must be (q, k) and proportions (k,); got {tuple(codes.shape)} and {tuple(proportions.shape)}"
+        )
+
+
 def terms_of(problem: Problem, dictionary: Tensor, codes: Tensor, *, with_expansion: bool = True) -> VariationalTerms:
     """Eq. 7 and R(z) of a checked problem; R(z) can be left out, as a zero, where it is not wanted."""
-    m, d = problem.z.shape
+    m = len(problem.z)
     proportions = problem.classes.proportions
     D = problem.mismatch(dictionary, codes)
     R_v = _expansion(dictionary, codes, proportions, problem.c, problem.guard)
     R_vc = rate.compression_value(codes, proportions, problem.c)
-    R = expansion(problem.z, d / problem.c, "auto", problem.guard) if with_expansion else torch.zeros_like(R_v)
+    R = expansion(problem.z, problem.eps_sq, "auto", problem.guard) if with_expansion else torch.zeros_like(R_v)
     return VariationalTerms(R_v, R_vc, m**2 * D, R_v - R_vc - problem.weight * D, R)
 
 

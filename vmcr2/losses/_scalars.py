@@ -7,19 +7,35 @@ where a Python number would have been baked in.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
+
+from ..functional._inputs import check_not_negative, check_positive
+
+EXCLUSIVE = {"mu": "weight", "weight": "mu"}
+"""Two names of one thing: either is None."""
+
+
+def check_scalar(value: float | None, name: str) -> None:
+    """The penalty is above zero; everything else may be zero."""
+    if name in EXCLUSIVE:
+        check_positive(cast(float, value), name)
+    else:
+        check_not_negative(cast(float, value), name)
 
 
 class DeviceScalars:
     """Named numbers, each mirrored in one entry of a small tensor."""
 
     def __init__(self, **values: float | None) -> None:
+        for name, value in values.items():
+            if value is not None or name not in EXCLUSIVE:
+                check_scalar(value, name)
         self._values = values
         self._index = {name: i for i, name in enumerate(values)}
-        self._mirror = torch.empty(0)
+        self._mirror = torch.empty(0, device="cpu")
         self.to(torch.device("cpu"))
 
     def __getitem__(self, name: str) -> float | None:
@@ -34,7 +50,9 @@ class DeviceScalars:
         return self._mirror[self._index[name]].to(dtype)
 
     def to(self, device: torch.device) -> None:
-        """Mirror the numbers on this device."""
+        """Mirror the numbers on this device; one that is there already stays, a captured graph may read it."""
+        if self._mirror.numel() and self._mirror.device == device:
+            return
         dtype = torch.float32 if device.type == "mps" else torch.float64
         numbers = [math.nan if value is None else value for value in self._values.values()]
         self._mirror = torch.tensor(numbers, dtype=dtype, device=device)
@@ -42,9 +60,6 @@ class DeviceScalars:
 
 class Scheduled:
     """An attribute of a module that lives in its ``scalars``."""
-
-    def __init__(self, *, zero_allowed: bool = False) -> None:
-        self.zero_allowed = zero_allowed
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -54,10 +69,7 @@ class Scheduled:
 
     def __set__(self, instance: Any, value: float) -> None:
         if instance.scalars[self.name] is None:
-            other = {"mu": "weight", "weight": "mu"}[self.name]
+            other = EXCLUSIVE[self.name]
             raise ValueError(f"this loss was built with {other}: assign {other} instead of {self.name}")
-        value = float(value)
-        if not math.isfinite(value) or value < 0 or (value == 0 and not self.zero_allowed):
-            least = "at least" if self.zero_allowed else "above"
-            raise ValueError(f"{self.name} must be a finite number {least} 0, got {value!r}")
-        instance.scalars[self.name] = value
+        check_scalar(value, self.name)
+        instance.scalars[self.name] = float(value)

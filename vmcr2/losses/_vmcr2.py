@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from .._buffers import PreciseBuffers, precise_dtype
 from ..functional import Batches, CodesRule, VariationalTerms, latch, latch_batches, project_unit_columns
 from ..functional._eigen import pseudo_random
 from ..functional._inputs import check_count, check_positive, unit_features
@@ -20,7 +21,7 @@ from ._scalars import DeviceScalars, Scheduled
 DEFAULT_WEIGHT = 20.0
 
 
-class VMCR2Loss(nn.Module):
+class VMCR2Loss(PreciseBuffers):
     """−(R^v − R^v_c − (μ/2m)M) − β·R(z): negative is good, it is minus a rate reduction (Eq. 7 of the paper).
 
     ``loss(z, labels)`` with z (m, d), and integer labels (m,) or memberships (m, k) whose rows sum to one. In train
@@ -67,9 +68,9 @@ class VMCR2Loss(nn.Module):
 
     mu = Scheduled()
     weight = Scheduled()
-    batch_expansion = Scheduled(zero_allowed=True)
-    nu_dictionary = Scheduled(zero_allowed=True)
-    nu_codes = Scheduled(zero_allowed=True)
+    batch_expansion = Scheduled()
+    nu_dictionary = Scheduled()
+    nu_codes = Scheduled()
 
     def __init__(
         self,
@@ -112,11 +113,12 @@ class VMCR2Loss(nn.Module):
             mu=mu, weight=weight, batch_expansion=batch_expansion, nu_dictionary=nu_dictionary, nu_codes=nu_codes
         )
         atoms = num_classes * atoms_per_class
-        blank = torch.zeros(atoms, num_classes)
+        blank = torch.zeros(atoms, num_classes, dtype=precise_dtype())
         self.register_buffer("dictionary", project_unit_columns(pseudo_random((dim, atoms), blank)))
         self.register_buffer("codes", blank)
         self.register_buffer("latched", torch.zeros((), dtype=torch.bool))
         self.register_buffer("fault", torch.zeros((), dtype=torch.bool), persistent=False)
+        self.scalars.to(self.dictionary.device)
         self._is_latched = False  # the buffer `latched` without asking the device at every step
 
     @full_precision
@@ -157,16 +159,18 @@ class VMCR2Loss(nn.Module):
             if labels is None:
                 raise ValueError("labels is missing: latch(z, labels), or latch(batches) with batches of (z, labels)")
             z = unit_features(z, self._guard(), self.normalize, self.dim)
-            self._latch(z, labels)
+            self._latch(z.detach(), labels)
         elif labels is not None:
-            raise ValueError("labels come with the batches: latch(batches) with batches of (z, labels)")
+            raise ValueError("z must be a tensor where labels are given: latch(z, labels), or latch(batches) alone")
         else:
             dictionary, codes = latch_batches(
                 z,
                 self.num_classes,
                 atoms_per_class=self.atoms_per_class,
                 normalize=self.normalize,
+                max_class_size=self.max_class_size,
                 validate=self.validate,
+                fault=self.fault,
             )
             if len(dictionary) != self.dim:
                 raise ValueError(f"batches have {len(dictionary)} features per row, expected {self.dim} (dim)")
@@ -174,8 +178,8 @@ class VMCR2Loss(nn.Module):
 
     def _latch(self, z: Tensor, labels: Tensor) -> None:
         dictionary, codes = latch(
-            z.detach(),
-            labels.detach(),
+            z,
+            labels,
             self.num_classes,
             atoms_per_class=self.atoms_per_class,
             max_class_size=self.max_class_size,
@@ -196,7 +200,7 @@ class VMCR2Loss(nn.Module):
             if not self._is_latched:
                 if tracing() and not torch.compiler.is_compiling():
                     raise RuntimeError("latch the loss before capturing it in a CUDA graph: loss.latch(z, labels)")
-                self._latch(problem.z, labels)
+                self._latch(problem.z.detach(), labels)
             dictionary, codes = take_step(
                 problem,
                 *self._atoms(problem),
@@ -231,18 +235,13 @@ class VMCR2Loss(nn.Module):
         return Guard(self.validate, self.fault)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> VMCR2Loss:
-        # `.half()` and `.to(torch.bfloat16)` are for networks: the dictionary and the codes keep at least float32
-        before = {name: getattr(self, name) for name in ("dictionary", "codes")}
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        for name, buffer in before.items():
-            after = getattr(self, name)
-            if after.dtype in (torch.float16, torch.bfloat16):
-                setattr(self, name, buffer.to(after.device))
+        super()._apply(fn, recurse)
         self.scalars.to(self.dictionary.device)
         return self
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
+        self.scalars.to(self.dictionary.device)
         self._is_latched = bool(self.latched)
 
     def extra_repr(self) -> str:
