@@ -1,0 +1,9 @@
+"""Featurizers: networks that end on the unit sphere, (n, …) -> (n, dim). ``build`` makes one from its name."""
+
+from ._mlp import MLP
+from ._mnist import MNISTNet
+from ._preact import PreActResNet18
+from ._registry import MODELS, build
+from ._resnet import ResNet18
+
+__all__ = ["MLP", "MODELS", "MNISTNet", "PreActResNet18", "ResNet18", "build"]

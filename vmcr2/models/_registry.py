@@ -1,0 +1,66 @@
+"""From a name in a configuration to a network."""
+
+from __future__ import annotations
+
+import difflib
+import math
+
+from torch import nn
+
+from ..functional._inputs import check_count
+from ._mlp import MLP
+from ._mnist import INPUT_SHAPE, MNISTNet
+from ._preact import PreActResNet18
+from ._resnet import ResNet18
+
+MODELS = ("mnist-cnn", "resnet18", "preact18", "mlp")
+
+
+def build(
+    name: str,
+    *,
+    dim: int,
+    input_shape: tuple[int, ...],
+    hidden: tuple[int, ...] = (256, 256),
+    batch_norm: bool = False,
+) -> nn.Module:
+    """The featurizer of that name (one of ``MODELS``), for samples of ``input_shape``; unit rows (n, dim) come out.
+
+    Args:
+        name: "mnist-cnn", "resnet18", "preact18" or "mlp".
+        dim: d, the number of features.
+        input_shape: one sample's shape, without the batch: (channels, height, width); for "mlp" any.
+        hidden: widths of the hidden layers of "mlp"; the others have none to choose.
+        batch_norm: whether "mlp" has BatchNorm in every hidden layer; the others have it, or not, by design.
+
+    >>> net = build("mlp", dim=16, input_shape=(1, 8, 8), hidden=(32,))
+    >>> sum(p.numel() for p in net.parameters())  # 64·32 + 32 + 32·16 + 16
+    2608
+    """
+    if name not in MODELS:
+        raise ValueError(f"unknown model {name!r}: choose from {', '.join(_nearest_first(name))}")
+    if not input_shape:
+        raise ValueError("input_shape is empty: give one sample's shape, such as (3, 32, 32) or (64,)")
+    for size in input_shape:
+        check_count(size, "every entry of input_shape")
+    if name == "mlp":
+        return MLP(math.prod(input_shape), dim, hidden, batch_norm=batch_norm)
+    if name == "mnist-cnn":
+        if tuple(input_shape) != INPUT_SHAPE:
+            raise ValueError(
+                f"mnist-cnn needs input_shape (1, 32, 32), got {tuple(input_shape)}: "
+                "one channel, and 28×28 images padded or cropped to 32×32"
+            )
+        return MNISTNet(dim)
+    if len(input_shape) != 3:
+        raise ValueError(
+            f"{name} needs images, input_shape (channels, height, width), got {tuple(input_shape)}: "
+            "use 'mlp' for vectors"
+        )
+    network = ResNet18 if name == "resnet18" else PreActResNet18
+    return network(dim, in_channels=input_shape[0])
+
+
+def _nearest_first(name: str) -> list[str]:
+    likeness = {known: difflib.SequenceMatcher(None, str(name).lower(), known).ratio() for known in MODELS}
+    return sorted(MODELS, key=likeness.__getitem__, reverse=True)

@@ -1,0 +1,113 @@
+"""ResNet-18 under torchvision's parameter names, with the paper's reshaping head."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from torch import Tensor, nn
+from torch.nn.functional import adaptive_avg_pool2d, max_pool2d, relu
+
+from ..functional._inputs import check_count
+from ._head import reshaping_head, unit_rows
+
+
+class BasicBlock(nn.Module):
+    """conv-bn-relu-conv-bn, plus the input (through a 1×1 convolution where the shape changes), then relu."""
+
+    def __init__(self, in_channels: int, channels: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(in_channels, channels, kernel_size=3, stride=stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(channels)
+        self.conv2 = nn.Conv2d(channels, channels, kernel_size=3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(channels)
+        self.downsample: nn.Module | None = None
+        if stride != 1 or in_channels != channels:
+            self.downsample = nn.Sequential(
+                nn.Conv2d(in_channels, channels, kernel_size=1, stride=stride, bias=False), nn.BatchNorm2d(channels)
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, in_channels, h, w) -> (n, channels, ⌈h/stride⌉, ⌈w/stride⌉)."""
+        out = relu(self.bn1(self.conv1(x)), inplace=True)
+        out = self.bn2(self.conv2(out))
+        out += x if self.downsample is None else self.downsample(x)
+        return relu(out, inplace=True)
+
+
+class ResNet18(nn.Module):
+    """torchvision's ResNet-18 without ``fc``, then the reshaping layers of Architecture 2; (n, c, h, w) -> (n, dim).
+
+    The stem is ImageNet's (7×7 with stride 2, max-pool), which is what the paper trains on 32×32 images: they reach
+    the last stage at 1×1, so training needs at least two images per batch. The backbone's names and initialisation
+    are torchvision's; see ``load_backbone``.
+
+    Args:
+        dim: d, the number of features.
+        in_channels: channels of the images.
+
+    >>> import torch
+    >>> z = ResNet18(500)(torch.rand(2, 3, 32, 32))
+    >>> z.shape, torch.allclose(z.norm(dim=1), torch.ones(2))
+    (torch.Size([2, 500]), True)
+
+    References:
+        He et al., `Deep Residual Learning for Image Recognition <https://arxiv.org/abs/1512.03385>`_, 2016.
+    """
+
+    def __init__(self, dim: int, in_channels: int = 3) -> None:
+        super().__init__()
+        check_count(dim, "dim")
+        check_count(in_channels, "in_channels")
+        self.dim = dim
+        self.conv1 = nn.Conv2d(in_channels, 64, kernel_size=7, stride=2, padding=3, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        self.layer1 = nn.Sequential(BasicBlock(64, 64, 1), BasicBlock(64, 64, 1))
+        self.layer2 = nn.Sequential(BasicBlock(64, 128, 2), BasicBlock(128, 128, 1))
+        self.layer3 = nn.Sequential(BasicBlock(128, 256, 2), BasicBlock(256, 256, 1))
+        self.layer4 = nn.Sequential(BasicBlock(256, 512, 2), BasicBlock(512, 512, 1))
+        self.head = reshaping_head(dim)
+        for module in self.modules():  # as torchvision does; its batch norms start at 1 and 0, torch's default
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def backbone(self, images: Tensor) -> Tensor:
+        """What torchvision's network passes to ``fc``: (n, c, h, w) -> (n, 512)."""
+        x = relu(self.bn1(self.conv1(images)), inplace=True)
+        x = max_pool2d(x, kernel_size=3, stride=2, padding=1)
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return adaptive_avg_pool2d(x, 1).flatten(1)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Unit rows (n, dim) of images (n, in_channels, h, w)."""
+        return unit_rows(self.head(self.backbone(images)))
+
+    def load_backbone(self, state_dict: Mapping[str, Tensor]) -> None:
+        """Copy the state of torchvision's resnet18 into the backbone; ``fc`` is left out and the head stays as it is.
+
+        ``num_batches_tracked`` may be absent, as in files older than it. Anything else that does not fit is a
+        ``ValueError``, and nothing is copied then.
+        """
+        given = {name: value for name, value in state_dict.items() if not name.startswith("fc.")}
+        wanted = {name: value for name, value in self.state_dict().items() if not name.startswith("head.")}
+        missing = [name for name in wanted if name not in given and not name.endswith("num_batches_tracked")]
+        unexpected = [name for name in given if name not in wanted]
+        if missing or unexpected:
+            raise ValueError(
+                f"state_dict is not that of torchvision's resnet18: missing {_names(missing)}; "
+                f"unexpected {_names(unexpected)}"
+            )
+        misshapen = [
+            f"{name} {tuple(value.shape)} instead of {tuple(wanted[name].shape)}"
+            for name, value in given.items()
+            if value.shape != wanted[name].shape
+        ]
+        if misshapen:
+            raise ValueError(f"state_dict has other shapes than this network: {_names(misshapen)}")
+        self.load_state_dict(given, strict=False)  # strict would ask for the head
+
+
+def _names(names: Iterable[str], most: int = 8) -> str:
+    """The first few in a row: another network's state would list a hundred."""
+    listed = list(names)
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return (", ".join(listed[:most]) + more) or "nothing"
