@@ -1,0 +1,90 @@
+"""A split as tensors, its checksum, and what every reader offers."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ._errors import DataError
+
+Part = Literal["train", "test"]
+
+
+class Split(NamedTuple):
+    """Images and their classes."""
+
+    images: Tensor
+    """uint8 (N, C, H, W)"""
+    labels: Tensor
+    """int64 (N,)"""
+
+
+def make_split(
+    images: NDArray[np.uint8], labels: NDArray[np.generic], shape: tuple[int, int, int], classes: int, where: str
+) -> Split:
+    """Arrays of N images and N labels, checked; ``where`` names the file in the errors."""
+    if len(images) == 0:
+        raise DataError(f"{where} holds no images: is the download complete?")
+    if len(images) != len(labels):
+        raise DataError(f"{where} holds {len(images)} images but {len(labels)} labels: fetch the files again")
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= classes:
+        bad = low if low < 0 else high
+        raise DataError(f"{where} has the label {bad}, outside 0..{classes - 1}: the file is corrupt, fetch it again")
+    # a copy: an array over bytes is read-only, and torch must own its memory
+    pixels = torch.from_numpy(np.array(images, dtype=np.uint8).reshape(len(images), *shape))
+    return Split(pixels, torch.from_numpy(labels.astype(np.int64)))
+
+
+def split_checksum(split: Split) -> str:
+    """sha256 over shape, pixels and labels; the same wherever the split was read from.
+
+    >>> one = Split(torch.zeros(1, 1, 2, 2, dtype=torch.uint8), torch.zeros(1, dtype=torch.int64))
+    >>> split_checksum(one) == split_checksum(Split(one.images.reshape(1, 1, 1, 4), one.labels))
+    False
+    """
+    digest = hashlib.sha256(repr(tuple(split.images.shape)).encode())
+    digest.update(split.images.contiguous().numpy().reshape(-1).data)
+    digest.update(split.labels.numpy().astype("<i8").data)
+    return digest.hexdigest()
+
+
+def joint_checksum(train: str, test: str) -> str:
+    """One checksum of both splits from one of each."""
+    return hashlib.sha256(f"{train} {test}".encode()).hexdigest()
+
+
+class Reader(ABC):
+    """A place that holds both splits; nothing but the class names is read before ``read``."""
+
+    def __init__(self, path: Path | None, class_names: tuple[str, ...]) -> None:
+        self.path = path
+        self.class_names = class_names
+        self._checksums: dict[Part, str] = {}
+
+    @abstractmethod
+    def load(self, part: Part) -> Split:
+        """The split, checked, from that split's files alone."""
+
+    def read(self, part: Part) -> Split:
+        """The split; its checksum is kept, because asking for it later must not read the files twice."""
+        split = self.load(part)
+        self._checksums[part] = split_checksum(split)
+        return split
+
+    def checksum(self, part: Part) -> str:
+        """The split's sha256; reads the split unless that was done."""
+        if part not in self._checksums:
+            self.read(part)
+        return self._checksums[part]
+
+    def raw_files(self) -> dict[str, Path]:
+        """The raw files by their catalogue names, for the published md5; those that are there."""
+        return {}
