@@ -1,18 +1,36 @@
 """Maximal coding rate reduction, exact and variational: features on orthogonal class subspaces."""
 
+from typing import TYPE_CHECKING, Any
+
 from ._version import __version__
 from .classifiers import NearestSubspace
 from .functional import RateTerms, VariationalTerms, coding_rate, rate_reduction, variational_logdet
 from .losses import MCR2Loss, VMCR2Loss
 
+if TYPE_CHECKING:
+    from .train import Config, Run, fit, recipe
+
 __all__ = [
+    "Config",
     "MCR2Loss",
     "NearestSubspace",
     "RateTerms",
+    "Run",
     "VMCR2Loss",
     "VariationalTerms",
     "__version__",
     "coding_rate",
+    "fit",
     "rate_reduction",
+    "recipe",
     "variational_logdet",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # the trainer brings numpy and safetensors along: losses in somebody's own loop need not wait for them
+    if name in ("Config", "Run", "fit", "recipe"):
+        from . import train
+
+        return getattr(train, name)
+    raise AttributeError(f"module 'vmcr2' has no attribute {name!r}")

@@ -1,0 +1,5 @@
+"""The command line: thin commands over the rooms."""
+
+from ._app import app, main
+
+__all__ = ["app", "main"]

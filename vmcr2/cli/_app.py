@@ -1,0 +1,169 @@
+"""`vmcr2 train | evaluate | recipes | data`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from .._version import __version__
+from ..data import DataError
+from ..train import FAMILIES, RECIPES, Config, TrainingError, UserError, evaluate_run, find_recipe, fit
+from ..train._folder import RunFolder
+from ._data import data_app
+from ._display import display_for, print_summary
+
+app = typer.Typer(
+    help="Train networks whose features fall into orthogonal class subspaces: MCR², V-MCR², cross-entropy.",
+    epilog="Start with: vmcr2 train   (scikit-learn's digits, under a minute on a CPU)",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(data_app, name="data", help="List, check and pack data sets.")
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+
+
+def main() -> None:
+    """Exit code 0 on success, 2 for a user's mistake (one sentence, no traceback), 1 where a run broke."""
+    try:
+        app()
+    except (UserError, DataError) as error:
+        _complain(str(error))
+        sys.exit(2)
+    except TrainingError as error:
+        _complain(str(error))
+        sys.exit(1)
+    except KeyboardInterrupt:
+        _complain("stopped; `vmcr2 train --resume --out DIR` goes on from the last checkpoint")
+        sys.exit(130)
+
+
+def _complain(message: str) -> None:
+    Console(stderr=True, soft_wrap=True, highlight=False).print(f"vmcr2: {message}", markup=False)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def train(
+    recipe: Annotated[str, typer.Argument(help="A recipe's name, or a data set's: see `vmcr2 recipes`.")] = "digits",
+    data: Annotated[Path | None, typer.Option(help="Where the data lie: a packed file or a folder.")] = None,
+    objective: Annotated[str | None, typer.Option(help="vmcr2, mcr2 or ce; vmcr2 unless the recipe says.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder; runs/NAME-SEED-TIME by default.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Instead of the recipe's.")] = None,
+    holdout: Annotated[
+        int | None, typer.Option(help="Training images to set aside; the test set stays unread.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of start, order, augmentation and dropout.")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other setting.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Train by a recipe and evaluate.
+
+    \b
+    vmcr2 train                                   the embedded digits, V-MCR²
+    vmcr2 train digits --objective ce             the same with cross-entropy
+    vmcr2 train cifar100 --data ~/data --seed 1   from a packed file or the standard files
+    vmcr2 train cifar100 --holdout 5000 --set lr=0.1 --set weight=10
+    vmcr2 train --resume --out runs/mine          go on where it was stopped
+    """
+    given = {"epochs": epochs, "holdout": holdout, "seed": seed, "device": device}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if data is not None:
+        changes["data_path"] = str(data)
+    config = _configured(recipe, objective, changes, set_ or [], out if resume else None)
+    finished = out is not None and resume and RunFolder(out).finished
+    with display_for(config, quiet=as_json) as listener:
+        run = fit(config, out=out, resume=resume, listener=listener)
+    if as_json:
+        typer.echo(json.dumps({"folder": str(run.folder)} | run.summary))
+    else:
+        if finished:
+            typer.echo(f"{run.folder} was finished already; nothing was changed.")
+        print_summary(run.summary, run.config, run.folder)
+
+
+def _configured(
+    recipe: str, objective: str | None, changes: dict[str, Any], settings: list[str], resumed: Path | None
+) -> Config:
+    if objective is not None and objective not in ("vmcr2", "mcr2", "ce"):
+        raise UserError(f"--objective takes vmcr2, mcr2 or ce, got {objective!r}")
+    if resumed is not None and RunFolder(resumed).config.exists():
+        if changes or settings or objective is not None:
+            raise UserError(f"--resume takes the settings of {resumed}: give no others")
+        return RunFolder(resumed).read_config()
+    return find_recipe(recipe, objective).config.replace(**changes).with_settings(settings)
+
+
+@app.command()
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    data: Annotated[Path | None, typer.Option(help="Where the data lie, if they have moved.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    as_json: Json = False,
+) -> None:
+    """Evaluate a finished run on the test set anew, from its weights.
+
+    \b
+    vmcr2 evaluate runs/digits-vmcr2-seed0-…
+    """
+    figures = evaluate_run(run, data_path=str(data) if data else None, device=device)
+    if as_json:
+        typer.echo(json.dumps(figures))
+    else:
+        print_summary(figures, RunFolder(run).read_config(), run)
+
+
+@app.command()
+def recipes(
+    name: Annotated[str | None, typer.Argument(help="Show every value of this one, and where it comes from.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the recipes, or show one.
+
+    \b
+    vmcr2 recipes
+    vmcr2 recipes cifar100-vmcr2
+    """
+    if name is None:
+        listed = {key: make().title for key, make in RECIPES.items()}
+        if as_json:
+            typer.echo(json.dumps(listed, ensure_ascii=False))
+            return
+        width = max(map(len, listed))
+        for key, title in listed.items():
+            typer.echo(f"{key:{width}}  {title}")
+        typer.echo(f"\nNames that take --objective: {', '.join(FAMILIES)}")
+        return
+    found = find_recipe(name)
+    values = dataclasses.asdict(found.config)
+    origins = {key: found.origins.get(key, "the default") for key in values if key != "recipe"}
+    if as_json:
+        shown = {key: {"value": values[key], "origin": origin} for key, origin in origins.items()}
+        typer.echo(json.dumps(shown, ensure_ascii=False))
+        return
+    typer.echo(f"{found.config.recipe}: {found.title}")
+    for key, origin in origins.items():
+        value = values[key]
+        shown_value = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        typer.echo(f"  {key:22} {shown_value:18} {origin}")

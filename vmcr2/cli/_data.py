@@ -1,0 +1,57 @@
+"""`vmcr2 data list | verify | pack`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..data import DATASETS, DataError, open_data, pack, verify
+
+data_app = typer.Typer(no_args_is_help=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+@data_app.command("list")
+def list_() -> None:
+    """The data sets that vmcr2 reads, and which of them it finds here."""
+    for name, info in DATASETS.items():
+        try:
+            where = str(open_data(name).path or "embedded")
+        except DataError:
+            where = "not found"
+        typer.echo(f"{name:15} {info.title:45} {where}")
+
+
+@data_app.command("verify")
+def verify_(
+    name: Annotated[str, typer.Argument(help="mnist, cifar100, …")],
+    data: Annotated[Path | None, typer.Option(help="A packed file or a folder.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Check sizes, labels and checksums.
+
+    \b
+    vmcr2 data verify cifar100 --data ~/data
+    """
+    said = verify(name, data)
+    typer.echo(json.dumps({"name": name, "verified": said}) if as_json else said)
+
+
+@data_app.command("pack")
+def pack_(
+    name: Annotated[str, typer.Argument(help="mnist, cifar100, …")],
+    source: Annotated[Path, typer.Option("--from", help="The folder with the standard files.")],
+    target: Annotated[
+        Path | None, typer.Option("--to", help="The packed file; data/NAME.safetensors by default.")
+    ] = None,
+) -> None:
+    """Pack the standard files into one that loads in a second.
+
+    \b
+    vmcr2 data pack cifar100 --from ~/downloads/cifar-100-binary
+    """
+    typer.echo(pack(name, source, target or Path("data") / f"{name}.safetensors"))

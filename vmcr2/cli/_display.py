@@ -1,0 +1,141 @@
+"""What a person sees while a run goes on: a live line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from ..data import DATASETS
+from ..functional import maximal_rate_reduction
+from ..train import Config
+
+_PLAIN_LINES = 20
+
+
+def describe(record: dict[str, Any]) -> str:
+    """The figures of an epoch in one line."""
+    parts = [
+        f"R {record['expansion']:.1f}",
+        f"R_c {record['compression']:.1f}",
+        f"ΔR {record['batch_delta_r']:.1f} (batch)",
+    ]
+    if "mismatch" in record:
+        parts.append(f"M {record['mismatch']:.3g}")
+    if "train_delta_r" in record:
+        parts.append(f"ΔR {record['train_delta_r']:.1f} (train)")
+    if "holdout_accuracy" in record:
+        parts.append(f"hold-out {record['holdout_accuracy']:.4f}")
+    parts.append(f"{record['images_per_second']:,.0f} images/s")
+    return "  ".join(parts)
+
+
+class PlainDisplay:
+    """About twenty lines over the run, for a file or a pipe."""
+
+    def started(self, config: Config, folder: Path, first_epoch: int) -> None:
+        """Say where it goes."""
+        self.epochs = config.epochs
+        self.every = max(1, config.epochs // _PLAIN_LINES)
+        typer.echo(f"{_title(config)} -> {folder}" + (f", resumed after epoch {first_epoch}" if first_epoch else ""))
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """A line now and then."""
+        epoch = record["epoch"]
+        if epoch == 1 or epoch % self.every == 0 or epoch == self.epochs:
+            left = record["seconds"] / epoch * (self.epochs - epoch)
+            typer.echo(f"epoch {epoch}/{self.epochs}  {describe(record)}  {left:.0f} s left")
+
+
+class LiveDisplay:
+    """A progress bar with the latest figures."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.latest: dict[str, Any] = {}
+
+    def started(self, config: Config, folder: Path, first_epoch: int) -> None:
+        """Begin the bar."""
+        self.progress.console.print(f"{_title(config)} -> {folder}", highlight=False, markup=False)
+        self.task = self.progress.add_task("epoch", total=config.epochs, completed=first_epoch, figures="")
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """Move it on; figures that are not measured every epoch stay in sight."""
+        kept = {key: self.latest[key] for key in ("train_delta_r", "holdout_accuracy") if key in self.latest}
+        self.latest = kept | record
+        self.progress.update(self.task, completed=record["epoch"], figures=describe(self.latest))
+
+
+class Silent:
+    """For --json."""
+
+    def started(self, config: Config, folder: Path, first_epoch: int) -> None:
+        """Nothing."""
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """Nothing."""
+
+
+@contextmanager
+def display_for(config: Config, *, quiet: bool) -> Iterator[PlainDisplay | LiveDisplay | Silent]:
+    """The display that fits the output."""
+    if quiet:
+        yield Silent()
+    elif not sys.stdout.isatty():
+        yield PlainDisplay()
+    else:
+        columns = [
+            TextColumn("{task.description}"),
+            MofNCompleteColumn(),
+            BarColumn(bar_width=20),
+            TimeRemainingColumn(),
+        ]
+        with Progress(*columns, TextColumn("{task.fields[figures]}"), console=Console()) as progress:
+            yield LiveDisplay(progress)
+
+
+def print_summary(summary: dict[str, Any], config: Config, folder: Path) -> None:
+    """The figures that matter, and where the rest is."""
+    table = Table(show_header=False, box=None, pad_edge=False)
+    unseen = "test" if "test_accuracy" in summary else "holdout"
+    best = maximal_rate_reduction(config.dim, DATASETS[config.data].classes, eps_sq=config.eps_sq)
+    rows = [
+        (f"{unseen} accuracy, nearest subspace", f"{summary[f'{unseen}_accuracy']:.4f}"),
+        (
+            "  nearest class mean, neighbours",
+            _pair(summary, f"{unseen}_class_mean_accuracy", f"{unseen}_neighbours_accuracy"),
+        ),
+    ]
+    if "head_accuracy" in summary:
+        rows.append(("  its own head", f"{summary['head_accuracy']:.4f}"))
+    rows += [
+        ("ΔR, whole training set", f"{summary['train_delta_r']:.2f} of at most {best:.2f}"),
+        ("  R, R_c", f"{summary['expansion']:.2f}, {summary['compression']:.2f}"),
+        ("ΔR, mean over batches", f"{summary['batch_delta_r']:.2f}"),
+        ("|cosine| within a class, between", f"{summary['within_cosine']:.3f}, {summary['between_cosine']:.3f}"),
+        ("effective rank of a class", f"{summary['effective_rank']:.1f}"),
+    ]
+    if "seconds" in summary:
+        rows.append(("epochs, seconds of training", f"{summary['epochs']}, {summary['seconds']:.1f}"))
+    for row in rows:
+        table.add_row(*row)
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(f"run folder: {folder}", markup=False, soft_wrap=True)
+
+
+def _pair(summary: dict[str, Any], first: str, second: str) -> str:
+    return f"{summary[first]:.4f}, {summary[second]:.4f}"
+
+
+def _title(config: Config) -> str:
+    return (
+        f"{config.recipe or config.data}: {config.objective}, {config.model}, d = {config.dim}, {config.epochs} epochs"
+    )

@@ -1,0 +1,19 @@
+"""Training from a configuration to a run folder, on the command line or by :func:`fit`."""
+
+from ._config import Config
+from ._errors import UserError
+from ._loop import Run, TrainingError, evaluate_run, fit
+from ._recipes import FAMILIES, RECIPES, find_recipe, recipe
+
+__all__ = [
+    "FAMILIES",
+    "RECIPES",
+    "Config",
+    "Run",
+    "TrainingError",
+    "UserError",
+    "evaluate_run",
+    "find_recipe",
+    "fit",
+    "recipe",
+]

@@ -1,0 +1,72 @@
+"""Checkpoints: one safetensors file, replaced atomically, with everything that the next epoch depends on.
+
+The order of samples and the augmentation are functions of seed and epoch, so only dropout's generator has a state.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+from ._errors import UserError
+from ._folder import read_tensors, write_tensors
+from ._step import Step
+
+
+class Position(NamedTuple):
+    """Where a run stands: epochs and steps done, and seconds of training spent on them."""
+
+    epoch: int
+    step: int
+    seconds: float
+
+
+def save_checkpoint(path: Path, step: Step, position: Position) -> None:
+    """Write the state after a whole epoch."""
+    tensors = {f"model.{name}": value for name, value in step.network.state_dict().items()}
+    tensors |= {f"objective.{name}": value for name, value in step.objective.state_dict().items()}
+    for index, parameter in enumerate(_parameters(step.optimizer)):
+        for name, value in step.optimizer.state.get(parameter, {}).items():
+            if isinstance(value, Tensor):
+                tensors[f"optimizer.{index}.{name}"] = value
+    tensors["random.cpu"] = torch.get_rng_state()
+    if step.index.is_cuda:
+        tensors["random.cuda"] = torch.cuda.get_rng_state(step.index.device)
+    write_tensors(path, tensors, {"position": json.dumps(position._asdict())})
+
+
+def load_checkpoint(path: Path, step: Step) -> Position:
+    """Put the state back in place."""
+    tensors = read_tensors(path)
+    step.network.load_state_dict(_under("model.", tensors))
+    step.objective.load_state_dict(_under("objective.", tensors))
+    for index, parameter in enumerate(_parameters(step.optimizer)):
+        values = _under(f"optimizer.{index}.", tensors)
+        if values:
+            step.optimizer.state[parameter] = {
+                # a counter of steps lives where the optimiser keeps it; momenta live with their parameter
+                name: value.to(parameter.device)
+                for name, value in values.items()
+            }
+    torch.set_rng_state(tensors["random.cpu"])
+    if step.index.is_cuda and "random.cuda" in tensors:
+        torch.cuda.set_rng_state(tensors["random.cuda"], step.index.device)
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata() or {}
+    try:
+        return Position(**json.loads(metadata["position"]))
+    except (KeyError, TypeError, json.JSONDecodeError) as error:
+        raise UserError(f"{path} is not a checkpoint of this version of vmcr2") from error
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

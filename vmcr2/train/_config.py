@@ -1,0 +1,250 @@
+"""Everything that decides a run, in one flat and immutable record."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import math
+import types
+import typing
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ._errors import UserError
+
+Objective = Literal["vmcr2", "mcr2", "ce"]
+Augmentation = Literal["none", "crop", "flip", "resized-crop"]
+
+
+@dataclass(frozen=True)
+class Config:
+    """One run. A later entry of the same name in ``--set key=value`` wins."""
+
+    recipe: str = ""
+    """The recipe it came from; empty for one's own."""
+
+    data: str = "digits"
+    """Name of the data set."""
+    data_path: str | None = None
+    """Where it lies: a packed file, or a folder. None looks in the usual places."""
+    holdout: int = 0
+    """Training images set aside to choose by, stratified, the same for every seed; the test set is then not read."""
+    augmentation: Augmentation = "none"
+    """"crop" (pad, random crop, flip), "flip" (resize, flip), "resized-crop" (of random area and shape), "none"."""
+    crop_padding: int = 8
+    """Black border that "crop" adds before cropping."""
+    flip: bool = True
+    """Whether the augmentation mirrors every other image."""
+    image_size: int = 8
+    """Height and width that the network sees."""
+    mean: tuple[float, ...] = ()
+    """Per channel, subtracted; empty for none, as in Table 2 of the paper."""
+    std: tuple[float, ...] = ()
+    """Per channel, divided by."""
+
+    model: str = "mlp"
+    """"mlp", "mnist-cnn", "resnet18" or "preact18"."""
+    hidden: tuple[int, ...] = (256, 256)
+    """Layers of the MLP."""
+    batch_norm: bool = True
+    """Whether they have BatchNorm: without it a rate-reduction objective starts, and may stay, collapsed."""
+    dim: int = 128
+    """d, the features' dimension."""
+
+    objective: Objective = "vmcr2"
+    """"vmcr2", "mcr2" (exact) or "ce" (cross-entropy on a linear layer over the normalised feature)."""
+    eps_sq: float = 0.5
+    """ε², the squared precision."""
+    loss_scale: float = 1.0
+    """Factor of the whole loss before it is differentiated for the network."""
+    mu: float | None = None
+    """The paper's μ; or"""
+    weight: float | None = 20.0
+    """μm/2, the weight of the class-normalised mismatch. V-MCR² needs one of the two; setting one unsets the other."""
+    batch_expansion: float = 0.1
+    """β, the weight of the batch's exact rate. 0 is the paper's Eq. 7."""
+    nu_dictionary: float = 5.0
+    """ν_Γ."""
+    nu_codes: float = 5.0
+    """ν_A."""
+    mu_end: float | None = None
+    """Where μ ends, along a straight line over the run; None keeps it."""
+    weight_end: float | None = None
+    """Where the weight ends."""
+    batch_expansion_end: float | None = None
+    """Where β ends."""
+    nu_dictionary_end: float | None = None
+    """Where ν_Γ ends."""
+    nu_codes_end: float | None = None
+    """Where ν_A ends."""
+    debias: bool = False
+    """Leave the pairs of a sample with itself out of M."""
+    atoms_per_class: int = 20
+    """q/k."""
+    codes: Literal["free", "simplex", "rescaled"] = "free"
+    """The set the codes are kept in."""
+    cap_codes_step: bool = True
+    """Keep the codes' step out of divergence."""
+    latch_every: int = 50
+    """Latch anew on the whole training set after so many …"""
+    latch_unit: Literal["epochs", "steps"] = "epochs"
+    """… of these. It is always done once before the first step."""
+
+    optimizer: Literal["sgd", "adamw"] = "sgd"
+    """The network's optimiser."""
+    lr: float = 0.1
+    """Its learning rate, at the schedule's top."""
+    momentum: float = 0.9
+    """Of SGD."""
+    nesterov: bool = False
+    """Of SGD."""
+    weight_decay: float = 0.0
+    """On every parameter."""
+    schedule: Literal["constant", "step", "cosine"] = "constant"
+    """"step" divides by 10 at each of ``milestones``; "cosine" falls to 0."""
+    milestones: tuple[float, ...] = (0.5, 0.75)
+    """Parts of the run after which "step" divides."""
+    warmup_epochs: float = 0.0
+    """Epochs over which the rate rises from 0 in a straight line, before the schedule."""
+
+    epochs: int = 100
+    """Passes over the training set."""
+    batch_size: int = 1000
+    """m. What is left over in a pass is not used in it (the next is shuffled anew); a smaller set is one batch."""
+    seed: int = 0
+    """Of the network's start, the order of samples, augmentation and dropout."""
+    device: str = "auto"
+    """"cpu", "cuda", or "auto": cuda where there is one."""
+    eval_every: int = 0
+    """Epochs between measurements on the whole training set and the hold-out. 0: at the end only, and with a hold-out
+    ten times on the way."""
+    checkpoint_seconds: float = 20.0
+    """Least time between checkpoints; 0 makes one after every epoch."""
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    def replace(self, **changes: Any) -> Config:
+        """The same with other values; unknown names are a :class:`UserError` that offers the nearest."""
+        for name in changes:
+            if name not in FIELDS:
+                raise UserError(f"there is no setting {name!r}{nearest(name, FIELDS)}")
+        for name, other in (("mu", "weight"), ("weight", "mu")):
+            if changes.get(name) is not None:
+                changes.setdefault(other, None)
+        return dataclasses.replace(self, **changes)
+
+    def with_settings(self, settings: list[str]) -> Config:
+        """The same after ``key=value`` texts, read by the type of the setting."""
+        changes: dict[str, Any] = {}
+        for text in settings:
+            name, equals, value = text.partition("=")
+            if not equals:
+                raise UserError(f"--set takes key=value, got {text!r}")
+            if name not in FIELDS:
+                raise UserError(f"there is no setting {name!r}{nearest(name, FIELDS)}")
+            changes[name] = _read(name, value)
+        return self.replace(**changes)
+
+    def to_json(self) -> str:
+        """As ``config.json`` holds it."""
+        return json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Config:
+        """Back from ``config.json``."""
+        try:
+            values = json.loads(text)
+            values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+            return cls(**values)
+        except (TypeError, AttributeError, json.JSONDecodeError) as error:
+            raise UserError(f"config.json is not one of this version of vmcr2: {error}") from error
+
+
+FIELDS: dict[str, Any] = typing.get_type_hints(Config)
+
+
+_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def nearest(name: str, names: typing.Iterable[str]) -> str:
+    """«: did you mean …?», or nothing where nothing is near."""
+    close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)
+    return f": did you mean {' or '.join(close)}?" if close else ""
+
+
+def _read(name: str, text: str) -> Any:
+    kind = FIELDS[name]
+    try:
+        return _parse(kind, text.strip())
+    except ValueError:
+        wanted = _wanted(kind)
+        raise UserError(f"{name} takes {wanted}, got {text!r}") from None
+
+
+def _parse(kind: Any, text: str) -> Any:
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        if text.lower() in ("none", "null", ""):
+            return None
+        return _parse(next(option for option in arguments if option is not types.NoneType), text)
+    if origin is Literal:
+        if text not in arguments:
+            raise ValueError
+        return text
+    if origin is tuple:
+        return tuple(_parse(arguments[0], part) for part in text.split(",") if part.strip())
+    if kind is bool:
+        if text.lower() not in _TRUTH:
+            raise ValueError
+        return _TRUTH[text.lower()]
+    return kind(text)
+
+
+def _wanted(kind: Any) -> str:
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return _wanted(next(option for option in arguments if option is not types.NoneType)) + " or none"
+    if origin is Literal:
+        return "one of " + ", ".join(arguments)
+    if origin is tuple:
+        return f"a list of {_wanted(arguments[0])}s with commas"
+    return {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}[kind]
+
+
+_POSITIVE = ("eps_sq", "loss_scale", "lr", "mu", "weight", "mu_end", "weight_end")
+_NOT_NEGATIVE = (
+    "batch_expansion",
+    "nu_dictionary",
+    "nu_codes",
+    "batch_expansion_end",
+    "nu_dictionary_end",
+    "nu_codes_end",
+    "momentum",
+    "weight_decay",
+    "warmup_epochs",
+    "checkpoint_seconds",
+)
+_COUNTS = {"dim": 1, "atoms_per_class": 1, "latch_every": 1, "epochs": 1, "batch_size": 1, "image_size": 1}
+_FROM_ZERO = {"holdout": 0, "crop_padding": 0, "eval_every": 0, "seed": 0}
+
+
+def _check(config: Config) -> None:
+    for names, least, strict in ((_POSITIVE, 0.0, True), (_NOT_NEGATIVE, 0.0, False)):
+        for name in names:
+            value = getattr(config, name)
+            if value is not None and (not math.isfinite(value) or value < least or (strict and value == least)):
+                raise UserError(f"{name} must be {'above' if strict else 'at least'} 0, got {value!r}")
+    for name, smallest in (_COUNTS | _FROM_ZERO).items():
+        if getattr(config, name) < smallest:
+            raise UserError(f"{name} must be at least {smallest}, got {getattr(config, name)!r}")
+    for name, kind in FIELDS.items():
+        if typing.get_origin(kind) is Literal and getattr(config, name) not in typing.get_args(kind):
+            raise UserError(f"{name} takes {_wanted(kind)}, got {getattr(config, name)!r}")
+    if config.objective == "vmcr2" and (config.mu is None) == (config.weight is None):
+        raise UserError("V-MCR² takes mu or weight (weight = μm/2), one of them")
+    if config.nesterov and config.momentum == 0:
+        raise UserError("nesterov needs momentum above 0")
+    if len(config.mean) != len(config.std):
+        raise UserError("mean and std go together, one number per channel each")

@@ -1,0 +1,129 @@
+"""What a trained network is worth: un-augmented images, evaluation mode."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ..classifiers import NearestSubspace
+from ..data import Split
+from ..functional import rate_reduction, subspace_overlap
+from ._config import Config
+from ._step import unaugmented
+
+_EMBED_BATCH = 2000
+_COSINE_SAMPLE = 10_000
+_NEIGHBOURS = 5
+
+
+class TrainingSide(NamedTuple):
+    """Features of the whole training set, the subspaces fitted on them, and figures."""
+
+    features: Tensor
+    labels: Tensor
+    classifier: NearestSubspace
+    figures: dict[str, float]
+
+
+@torch.no_grad()
+def embed(config: Config, network: nn.Module, split: Split, device: torch.device) -> Tensor:
+    """Features of every image, in order, in evaluation mode; the network's mode is left as it was."""
+    was_training = network.training
+    network.eval()
+    images = split.images.to(device)
+    index = torch.arange(len(images), device=device)
+    parts = [network(unaugmented(config, images, part)) for part in torch.split(index, _EMBED_BATCH)]
+    network.train(was_training)
+    return torch.cat(parts)
+
+
+def evaluate_training(config: Config, features: Tensor, labels: Tensor, num_classes: int) -> TrainingSide:
+    """Full-train and batch rates, cosines, orthogonality and effective ranks; the subspaces to classify by."""
+    full = rate_reduction(features.double(), labels, num_classes, eps_sq=config.eps_sq)
+    classifier = NearestSubspace(num_classes).fit(features, labels)
+    within, between = mean_cosines(features, labels)
+    overlap = subspace_overlap(classifier.bases)
+    off = overlap[~torch.eye(num_classes, dtype=torch.bool, device=overlap.device)]
+    ranks = effective_ranks(features, labels, num_classes)
+    figures = {
+        "train_delta_r": full.delta.item(),
+        "expansion": full.expansion.item(),
+        "compression": full.compression.item(),
+        "batch_delta_r": mean_batch_delta(config, features, labels, num_classes),
+        "within_cosine": within,
+        "between_cosine": between,
+        "subspace_overlap": off.mean().item() if len(off) else 0.0,
+        "effective_rank": ranks[ranks > 0].mean().item(),
+        "train_accuracy": accuracy(classifier.predict(features), labels),
+    }
+    return TrainingSide(features, labels, classifier, figures)
+
+
+def evaluate_unseen(side: TrainingSide, features: Tensor, labels: Tensor, num_classes: int) -> dict[str, float]:
+    """Accuracies of the three classifiers on features that were not trained on."""
+    return {
+        "accuracy": accuracy(side.classifier.predict(features), labels),
+        "class_mean_accuracy": accuracy(nearest_class_mean(side, features, num_classes), labels),
+        "neighbours_accuracy": accuracy(nearest_neighbours(side, features, num_classes), labels),
+    }
+
+
+def accuracy(predicted: Tensor, labels: Tensor) -> float:
+    """The share of right answers."""
+    return (predicted == labels).double().mean().item()
+
+
+def mean_batch_delta(config: Config, features: Tensor, labels: Tensor, num_classes: int) -> float:
+    """ΔR averaged over one shuffled pass of batches of the recipe's size; what is left over is not used."""
+    size = min(config.batch_size, len(features))
+    order = torch.randperm(len(features), generator=torch.Generator().manual_seed(config.seed)).to(features.device)
+    batches = [order[i : i + size] for i in range(0, len(order) - size + 1, size)]
+    deltas = [rate_reduction(features[b], labels[b], num_classes, eps_sq=config.eps_sq).delta for b in batches]
+    return torch.stack(deltas).mean().item()
+
+
+def mean_cosines(features: Tensor, labels: Tensor) -> tuple[float, float]:
+    """Mean |cosine| within a class and between classes, self-pairs left out, over at most 10,000 samples."""
+    if len(features) > _COSINE_SAMPLE:
+        chosen = torch.randperm(len(features), generator=torch.Generator().manual_seed(0))[:_COSINE_SAMPLE]
+        features, labels = features[chosen.to(features.device)], labels[chosen.to(labels.device)]
+    sums = torch.zeros(2, dtype=torch.float64, device=features.device)
+    counts = torch.zeros(2, dtype=torch.float64, device=features.device)
+    for start in range(0, len(features), 1000):
+        rows = slice(start, start + 1000)
+        cosines = (features[rows] @ features.T).abs_()
+        same = labels[rows].unsqueeze(1) == labels
+        cosines.diagonal(start).zero_()
+        sums += torch.stack([(cosines * same).sum(), (cosines * ~same).sum()])
+        counts += torch.stack([same.sum() - len(cosines), (~same).sum()])
+    means = sums / counts.clamp_min(1)
+    return means[0].item(), means[1].item()
+
+
+def effective_ranks(features: Tensor, labels: Tensor, num_classes: int) -> Tensor:
+    """(tr Ĉ_j)²/‖Ĉ_j‖_F² per class: r for r equal eigenvalues; 0 for an absent class."""
+    ranks = features.new_zeros(num_classes)
+    for j in range(num_classes):
+        members = features[labels == j]
+        if len(members):
+            gram = members @ members.T if len(members) < features.shape[1] else members.T @ members
+            ranks[j] = members.square().sum().square() / gram.square().sum()
+    return ranks
+
+
+def nearest_class_mean(side: TrainingSide, features: Tensor, num_classes: int) -> Tensor:
+    """The class whose mean direction is nearest."""
+    sums = torch.zeros(num_classes, features.shape[1], dtype=side.features.dtype, device=features.device)
+    sums.index_add_(0, side.labels, side.features)
+    return (features @ nn.functional.normalize(sums, dim=1).T).argmax(1)
+
+
+def nearest_neighbours(side: TrainingSide, features: Tensor, num_classes: int, count: int = _NEIGHBOURS) -> Tensor:
+    """The majority among the nearest training features by cosine; ties go to the lower class."""
+    answers = []
+    for part in torch.split(features, 500):
+        near = side.labels[(part @ side.features.T).topk(min(count, len(side.features)), dim=1).indices]
+        answers.append(nn.functional.one_hot(near, num_classes).sum(1).argmax(1))
+    return torch.cat(answers)

@@ -1,0 +1,170 @@
+"""The run folder: what is written where, and never over something that is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from .._version import __version__
+from ._config import Config
+from ._errors import UserError
+
+FORMAT = 1
+
+
+class RunFolder:
+    """The files of one run, each written whole or not at all."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.json"
+        self.manifest = path / "manifest.json"
+        self.metrics = path / "metrics.jsonl"
+        self.summary = path / "summary.json"
+        self.model = path / "model.safetensors"
+        self.objective = path / "objective.safetensors"
+        self.subspaces = path / "subspaces.safetensors"
+        self.evaluation = path / "evaluation.safetensors"
+        self.checkpoint = path / "checkpoint" / "last.safetensors"
+
+    @property
+    def finished(self) -> bool:
+        """The summary is written last."""
+        return self.summary.exists()
+
+    def create(self, config: Config, manifest: dict[str, Any]) -> None:
+        """Make the folder and say what will run. A folder with anything in it is left alone."""
+        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise UserError(f"{self.path} is already there: choose another --out, or --resume to go on with it")
+        try:
+            self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
+            write_text(self.config, config.to_json())
+            write_text(self.manifest, json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
+            self.metrics.touch()
+        except OSError as error:
+            raise UserError(f"cannot write to {self.path}: {error.strerror or error}") from error
+
+    def read_config(self) -> Config:
+        """The configuration of an existing run."""
+        if not self.config.exists():
+            raise UserError(f"{self.path} is not a run folder: it has no config.json")
+        self.check_version()
+        return Config.from_json(self.config.read_text())
+
+    def check_version(self) -> None:
+        """A folder of another format is refused before anything is touched."""
+        try:
+            found = json.loads(self.manifest.read_text())["format"]
+        except (OSError, KeyError, json.JSONDecodeError) as error:
+            raise UserError(f"{self.manifest} is missing or damaged: {self.path} cannot be used") from error
+        if found != FORMAT:
+            raise UserError(
+                f"{self.path} is of run-folder format {found}, this vmcr2 ({__version__}) reads format {FORMAT}: "
+                "use the version named in its manifest.json"
+            )
+
+    def append(self, record: dict[str, Any]) -> None:
+        """One line of metrics."""
+        with self.metrics.open("a") as lines:
+            lines.write(json.dumps(record) + "\n")
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """All whole lines of metrics; a line cut off by a kill is passed over."""
+        records = []
+        for line in self.metrics.read_text().splitlines() if self.metrics.exists() else []:
+            try:
+                records.append(json.loads(line))
+            except json.JSONDecodeError:
+                continue
+        return records
+
+    def keep_metrics(self, last_epoch: int) -> None:
+        """Drop the lines of epochs that will be run again."""
+        kept = [record for record in self.read_metrics() if record["epoch"] <= last_epoch]
+        write_text(self.metrics, "".join(json.dumps(record) + "\n" for record in kept))
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        """The last thing a run writes."""
+        write_text(self.summary, json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
+
+    def read_summary(self) -> dict[str, Any]:
+        """The figures of a finished run."""
+        if not self.finished:
+            raise UserError(f"{self.path} has no summary.json: the run did not finish (--resume goes on with it)")
+        summary: dict[str, Any] = json.loads(self.summary.read_text())
+        return summary
+
+
+@contextmanager
+def atomic(path: Path) -> Iterator[Path]:
+    """A temporary path that takes the place of ``path`` once the block has ended well."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Atomically."""
+    with atomic(path) as temporary:
+        temporary.write_text(text)
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Atomically, as safetensors."""
+    whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    with atomic(path) as temporary:
+        save_file(whole, temporary, metadata)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Back from safetensors; a missing or damaged file is a :class:`UserError`."""
+    try:
+        tensors: dict[str, Tensor] = load_file(path)
+    except Exception as error:
+        raise UserError(f"{path} is missing or damaged: {error}") from error
+    return tensors
+
+
+def manifest(config: Config, device: torch.device, data: dict[str, Any]) -> dict[str, Any]:
+    """Versions, hardware, commit, seed and data, for whoever wants to run it again."""
+    return {
+        "format": FORMAT,
+        "vmcr2": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or "cpu",
+        "machine": platform.platform(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "git_commit": _git_commit(),
+        "command": " ".join(sys.argv),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seed": config.seed,
+        "data": data,
+    }
+
+
+def _git_commit() -> str | None:
+    here = Path(__file__).resolve().parent
+    try:
+        found = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, timeout=5, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.strip()

@@ -1,0 +1,303 @@
+"""Algorithm 1 over epochs: order, steps, latching, metrics, checkpoints; then the evaluation."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from ..classifiers import NearestSubspace
+from ..data import Source, Split, open_data
+from ..functional import mismatch, rate_reduction
+from ..losses import VMCR2Loss
+from ..models import build
+from ._artifacts import evaluation_tensors
+from ._checkpoint import Position, load_checkpoint, save_checkpoint
+from ._config import Config
+from ._errors import UserError
+from ._evaluate import TrainingSide, accuracy, embed, evaluate_training, evaluate_unseen
+from ._folder import RunFolder, manifest, read_tensors, write_tensors
+from ._objective import CrossEntropy, Objective, build_objective, fault_of, set_schedules, state_to_save
+from ._schedule import learning_rate
+from ._split import epoch_order, hold_out
+from ._step import Step
+
+
+class Listener(Protocol):
+    """Who wants to see a run go on."""
+
+    def started(self, config: Config, folder: Path, first_epoch: int) -> None:
+        """Before the first epoch."""
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """After every epoch, with its line of metrics."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run."""
+
+    folder: Path
+    config: Config
+    summary: dict[str, Any]
+    model: nn.Module
+    classifier: NearestSubspace
+    objective: Objective = field(repr=False)
+
+
+class TrainingError(RuntimeError):
+    """The run cannot go on: the loss is not finite any more."""
+
+
+def fit(
+    config: Config, *, out: Path | str | None = None, resume: bool = False, listener: Listener | None = None
+) -> Run:
+    """Train by a configuration and evaluate; everything that came out lies in the run folder.
+
+    Args:
+        config: see :func:`recipe`.
+        out: the run folder, which must not be there yet; by default ``runs/RECIPE-SEED-TIME``.
+        resume: go on with the run in ``out`` from its last checkpoint, or start it if it is not there. A finished run
+            is returned as it is.
+        listener: is told of every epoch.
+    """
+    device = choose_device(config.device)
+    folder = RunFolder(Path(out) if out is not None else default_folder(config))
+    resuming = resume and folder.config.exists()
+    if resuming and folder.read_config() != config:
+        raise UserError(f"{folder.path} was begun with other settings: --resume takes the run's own, without changes")
+    source = open_data(config.data, Path(config.data_path) if config.data_path else None)
+    trainer = Trainer(config, source, device)
+    if resuming and folder.finished:
+        return trainer.restore(folder)
+    if not resuming:
+        data = {
+            "name": source.name,
+            "train_checksum": source.train_checksum,  # of what is trained on: the test images are not read for it
+            "path": str(source.path) if source.path else None,
+        }
+        folder.create(config, manifest(config, device, data))
+    return trainer.run(folder, listener)
+
+
+def choose_device(name: str) -> torch.device:
+    """``auto`` is cuda where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name not in ("cpu", "cuda"):
+        raise UserError(f"device takes auto, cpu or cuda, got {name!r}")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UserError("device cuda was asked for, but torch sees no CUDA device: use --device cpu")
+    return torch.device(name)
+
+
+def default_folder(config: Config) -> Path:
+    """``runs/RECIPE-SEED-TIME``."""
+    name = config.recipe or f"{config.data}-{config.objective}"
+    return Path("runs") / f"{name}-seed{config.seed}-{datetime.now().strftime('%Y%m%d-%H%M%S')}"
+
+
+class Trainer:
+    """A configuration brought to life: data, network, objective, and the step over them."""
+
+    def __init__(self, config: Config, source: Source, device: torch.device) -> None:
+        self.config, self.source, self.device = config, source, device
+        self.num_classes = source.num_classes
+        self.train_split = source.train()
+        self.held: Split | None = None
+        if config.holdout:
+            self.train_split, self.held = hold_out(self.train_split, config.holdout, self.num_classes)
+        channels = source.image_shape[0]
+        torch.manual_seed(config.seed)
+        shape = (channels, config.image_size, config.image_size)
+        try:
+            network = build(
+                config.model, dim=config.dim, input_shape=shape, hidden=config.hidden, batch_norm=config.batch_norm
+            )
+        except ValueError as error:
+            raise UserError(str(error)) from error
+        self.network = network.to(device)
+        self.objective = build_objective(config, self.num_classes).to(device)
+        total = len(self.train_split.labels)
+        self.batch_size = min(config.batch_size, total)
+        self.steps_per_epoch = total // self.batch_size
+        self.step = Step(config, self.network, self.objective, self.train_split, self.batch_size, device)
+
+    def run(self, folder: RunFolder, listener: Listener | None) -> Run:
+        """Train from the last checkpoint, or from the start."""
+        config = self.config
+        position = Position(0, 0, 0.0)
+        if folder.checkpoint.exists():
+            position = load_checkpoint(folder.checkpoint, self.step)
+        else:
+            self.latch()
+        folder.keep_metrics(position.epoch)
+        if listener is not None:
+            listener.started(config, folder.path, position.epoch)
+        saved = time.monotonic()
+        for epoch in range(position.epoch, config.epochs):
+            start = time.perf_counter()
+            self.train_epoch(epoch)
+            spent = time.perf_counter() - start
+            position = Position(epoch + 1, (epoch + 1) * self.steps_per_epoch, position.seconds + spent)
+            record = self.record(position, spent)
+            folder.append(record)
+            if listener is not None:
+                listener.epoch(record)
+            if time.monotonic() - saved >= config.checkpoint_seconds or position.epoch == config.epochs:
+                save_checkpoint(folder.checkpoint, self.step, position)
+                saved = time.monotonic()
+        return self.finish(folder, position)
+
+    def train_epoch(self, epoch: int) -> None:
+        """One pass over the training set in whole batches, and the latching that falls due."""
+        config, step = self.config, self.step
+        self.network.train()
+        self.objective.train()
+        step.draw.fill_(epoch)
+        step.total_loss.zero_()
+        order = epoch_order(len(self.train_split.labels), config.seed, epoch).to(self.device)
+        for i in range(self.steps_per_epoch):
+            done = epoch * self.steps_per_epoch + i
+            step.index.copy_(order[i * self.batch_size : (i + 1) * self.batch_size])
+            step.rate.fill_(learning_rate(config, done, self.steps_per_epoch))
+            set_schedules(self.objective, config, done / max(config.epochs * self.steps_per_epoch - 1, 1))
+            step()
+            if config.latch_unit == "steps" and (done + 1) % config.latch_every == 0:
+                self.latch()
+        if config.latch_unit == "epochs" and (epoch + 1) % config.latch_every == 0 and epoch + 1 < config.epochs:
+            self.latch()
+
+    def latch(self) -> None:
+        """Algorithm 2 on the whole training set, un-augmented."""
+        if isinstance(self.objective, VMCR2Loss):
+            features = embed(self.config, self.network, self.train_split, self.device)
+            self.objective.latch(features, self.step.labels)
+
+    def record(self, position: Position, spent: float) -> dict[str, Any]:
+        """A line of metrics. Rates are of the epoch's last batch, made outside the step."""
+        config, step = self.config, self.step
+        loss = step.total_loss.item() / self.steps_per_epoch
+        images = self.steps_per_epoch * self.batch_size
+        record: dict[str, Any] = {
+            "epoch": position.epoch,
+            "step": position.step,
+            "seconds": position.seconds,
+            "images_per_second": images / max(spent, 1e-9),
+            "lr": step.rate.item(),
+            "loss": loss,
+        }
+        if not math.isfinite(loss) or bool(fault_of(self.objective)):
+            raise TrainingError(
+                f"the loss broke in epoch {position.epoch} (loss {loss}): lower lr or loss_scale; "
+                "the last checkpoint is from an epoch before it"
+            )
+        record |= self._batch_rates(step.features, step.labels[step.index])
+        every = config.eval_every or (math.ceil(config.epochs / 10) if self.held is not None else 0)
+        if every and position.epoch % every == 0 and position.epoch < config.epochs:
+            side = self.measure()
+            record |= {"train_delta_r": side.figures["train_delta_r"]}
+            if self.held is not None:
+                features = embed(config, self.network, self.held, self.device)
+                record["holdout_accuracy"] = accuracy(side.classifier.predict(features).cpu(), self.held.labels)
+        return record
+
+    def _batch_rates(self, z: Tensor, labels: Tensor) -> dict[str, float]:
+        terms = rate_reduction(z, labels, self.num_classes, eps_sq=self.config.eps_sq)
+        rates = {
+            "expansion": terms.expansion.item(),
+            "compression": terms.compression.item(),
+            "batch_delta_r": terms.delta.item(),
+        }
+        if isinstance(self.objective, VMCR2Loss):
+            with torch.no_grad():
+                parts = self.objective.terms(z, labels)
+                gap = mismatch(z, labels, self.objective.dictionary, self.objective.codes, method="precise")
+            rates["variational_expansion"] = parts.variational_expansion.item()
+            rates["variational_compression"] = parts.variational_compression.item()
+            rates["mismatch"] = gap.item()
+            rates["codes_trace"] = self.objective.codes.sum(0).mean().item()
+        return rates
+
+    def measure(self) -> TrainingSide:
+        """The whole training set, un-augmented."""
+        features = embed(self.config, self.network, self.train_split, self.device)
+        return evaluate_training(self.config, features, self.step.labels, self.num_classes)
+
+    def measure_unseen(self, side: TrainingSide, unseen: Split, name: str) -> tuple[Tensor, dict[str, Any]]:
+        """Features of images that were not trained on, and the accuracies on them."""
+        features = embed(self.config, self.network, unseen, self.device)
+        labels = unseen.labels.to(self.device)
+        figures: dict[str, Any] = {
+            f"{name}_{key}": value for key, value in evaluate_unseen(side, features, labels, self.num_classes).items()
+        }
+        if isinstance(self.objective, CrossEntropy):
+            with torch.no_grad():
+                figures["head_accuracy"] = accuracy(self.objective.predict(features), labels)
+        return features, figures
+
+    def finish(self, folder: RunFolder, position: Position) -> Run:
+        """Evaluate, write what came out, the summary last."""
+        side = self.measure()
+        name, unseen = ("test", self.source.test()) if self.held is None else ("holdout", self.held)
+        features, summary = self.measure_unseen(side, unseen, name)
+        summary |= side.figures
+        summary |= {
+            "epochs": position.epoch,
+            "seconds": position.seconds,
+            "train_images": len(self.train_split.labels),
+            f"{name}_images": len(unseen.labels),
+            "parameters": sum(parameter.numel() for parameter in self.network.parameters()),
+        }
+        write_tensors(folder.model, dict(self.network.state_dict()))
+        if saved := state_to_save(self.objective):
+            write_tensors(folder.objective, saved)
+        write_tensors(folder.subspaces, {"bases": side.classifier.bases, "energies": side.classifier.energies})
+        write_tensors(folder.evaluation, evaluation_tensors(side, self.train_split, unseen, features, self.num_classes))
+        folder.write_summary(summary)
+        return Run(folder.path, self.config, summary, self.network.eval(), side.classifier, self.objective)
+
+    def restore(self, folder: RunFolder) -> Run:
+        """A finished run from its folder."""
+        self.network.load_state_dict(read_tensors(folder.model))
+        if folder.objective.exists():
+            self.objective.load_state_dict(read_tensors(folder.objective))
+        fitted = read_tensors(folder.subspaces)
+        classifier = NearestSubspace(self.num_classes)
+        classifier.load_state_dict(
+            {
+                "subspace_bases": fitted["bases"],
+                "subspace_energies": fitted["energies"],
+                "scatter": torch.zeros(0),
+                "sizes": torch.zeros(0),
+            }
+        )
+        return Run(
+            folder.path,
+            self.config,
+            folder.read_summary(),
+            self.network.eval(),
+            classifier.to(self.device),
+            self.objective,
+        )
+
+
+def evaluate_run(path: Path | str, *, data_path: str | None = None, device: str = "auto") -> dict[str, Any]:
+    """The figures of a finished run on the test set, made anew from its weights; writes nothing."""
+    folder = RunFolder(Path(path))
+    config = folder.read_config()
+    folder.read_summary()
+    chosen = choose_device(device)
+    where = data_path or config.data_path
+    source = open_data(config.data, Path(where) if where else None)
+    trainer = Trainer(config, source, chosen)
+    trainer.restore(folder)
+    side = trainer.measure()
+    _, result = trainer.measure_unseen(side, source.test(), "test")
+    return result | side.figures

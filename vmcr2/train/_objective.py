@@ -1,0 +1,74 @@
+"""The three objectives behind one face: a module from features and labels to what the network minimises."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..losses import MCR2Loss, VMCR2Loss
+from ._config import Config
+
+SCHEDULED = ("mu", "weight", "batch_expansion", "nu_dictionary", "nu_codes")
+
+
+class CrossEntropy(nn.Module):
+    """Cross-entropy of a linear layer on the normalised feature, as in the paper (its parameters are trained too)."""
+
+    def __init__(self, dim: int, num_classes: int) -> None:
+        super().__init__()
+        self.head = nn.Linear(dim, num_classes)
+
+    def forward(self, z: Tensor, labels: Tensor) -> Tensor:
+        """The mean cross-entropy."""
+        return nn.functional.cross_entropy(self.head(z), labels)
+
+    def predict(self, z: Tensor) -> Tensor:
+        """The class of the largest logit."""
+        logits: Tensor = self.head(z)
+        return logits.argmax(1)
+
+
+Objective = VMCR2Loss | MCR2Loss | CrossEntropy
+
+
+def build_objective(config: Config, num_classes: int) -> Objective:
+    """The objective of a configuration. Values are not looked at in a step: what is wrong goes into ``fault``."""
+    if config.objective == "ce":
+        return CrossEntropy(config.dim, num_classes)
+    if config.objective == "mcr2":
+        return MCR2Loss(num_classes, eps_sq=config.eps_sq, validate=False)
+    return VMCR2Loss(
+        num_classes,
+        config.dim,
+        atoms_per_class=config.atoms_per_class,
+        eps_sq=config.eps_sq,
+        mu=config.mu,
+        weight=config.weight,
+        nu_dictionary=config.nu_dictionary,
+        nu_codes=config.nu_codes,
+        batch_expansion=config.batch_expansion,
+        debias=config.debias,
+        codes=config.codes,
+        cap_codes_step=config.cap_codes_step,
+        validate=False,
+    )
+
+
+def set_schedules(objective: Objective, config: Config, progress: float) -> None:
+    """Assign what changes along the run; ``progress`` runs from 0 to 1."""
+    if not isinstance(objective, VMCR2Loss):
+        return
+    for name in SCHEDULED:
+        start, end = getattr(config, name), getattr(config, f"{name}_end")
+        if start is not None and end is not None:
+            setattr(objective, name, start + (end - start) * progress)
+
+
+def state_to_save(objective: Objective) -> dict[str, Tensor]:
+    """Γ, A and whether they were latched; or the head of cross-entropy."""
+    return {name: value.detach().to("cpu", copy=True) for name, value in objective.state_dict().items()}
+
+
+def fault_of(objective: Objective) -> Tensor:
+    """The device flag of the objective; cross-entropy has none."""
+    return objective.fault if not isinstance(objective, CrossEntropy) else torch.zeros((), dtype=torch.bool)

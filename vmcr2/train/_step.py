@@ -1,0 +1,89 @@
+"""One training step: a function of fixed shapes over persistent buffers, the same on every device.
+
+Batch index in; augment, forward, dictionary update, backward, optimiser. No host synchronisation inside and no Python
+number that changes, so that it can be captured in a CUDA graph as it is.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..data import Split, augment_crop, augment_resized_crop, flip_only, normalize, plain
+from ._config import Config
+from ._objective import Objective
+
+
+class Step:
+    """The buffers of a step, and the step."""
+
+    def __init__(
+        self,
+        config: Config,
+        network: nn.Module,
+        objective: Objective,
+        split: Split,
+        batch_size: int,
+        device: torch.device,
+    ) -> None:
+        self.config = config
+        self.network = network
+        self.objective = objective
+        self.images = split.images.to(device)
+        self.labels = split.labels.to(device)
+        self.index = torch.zeros(batch_size, dtype=torch.int64, device=device)
+        self.draw = torch.zeros((), dtype=torch.int64, device=device)
+        self.rate = torch.tensor(config.lr, dtype=torch.float32, device=device)
+        self.features = torch.zeros(batch_size, config.dim, device=device)
+        """Those of the latest batch, for the log."""
+        self.total_loss = torch.zeros((), device=device)
+        """Sum of the losses since it was last cleared."""
+        self.optimizer = build_optimizer(config, [*network.parameters(), *objective.parameters()], self.rate)
+
+    def __call__(self) -> None:
+        """Train on the samples of ``index``."""
+        x = augmented(self.config, self.images, self.index, self.draw)
+        self.optimizer.zero_grad(set_to_none=True)
+        z = self.network(x)
+        loss = self.objective(z, self.labels[self.index])
+        torch.autograd.backward(loss * self.config.loss_scale)
+        self.optimizer.step()
+        self.features.copy_(z.detach())
+        self.total_loss += loss.detach()
+
+
+def build_optimizer(config: Config, parameters: list[nn.Parameter], rate: Tensor) -> torch.optim.Optimizer:
+    """Fused, with its rate in a tensor: a captured step reads it anew at every replay."""
+    if config.optimizer == "adamw":
+        return torch.optim.AdamW(parameters, lr=rate, weight_decay=config.weight_decay, fused=True)
+    return torch.optim.SGD(
+        parameters,
+        lr=rate,
+        momentum=config.momentum,
+        weight_decay=config.weight_decay,
+        nesterov=config.nesterov,
+        fused=True,
+    )
+
+
+def augmented(config: Config, images: Tensor, index: Tensor, draw: Tensor) -> Tensor:
+    """The batch as the network sees it in training."""
+    size, seed = config.image_size, config.seed
+    if config.augmentation == "crop":
+        x = augment_crop(images, index, draw, seed=seed, size=size, padding=config.crop_padding, flip=config.flip)
+    elif config.augmentation == "resized-crop":
+        x = augment_resized_crop(images, index, draw, seed=seed, size=size, flip=config.flip)
+    elif config.augmentation == "flip":
+        x = flip_only(images, index, draw, seed=seed, size=size)
+    else:
+        x = plain(images, index, size=size)
+    return _standardised(config, x)
+
+
+def unaugmented(config: Config, images: Tensor, index: Tensor) -> Tensor:
+    """The batch as the network sees it in evaluation."""
+    return _standardised(config, plain(images, index, size=config.image_size))
+
+
+def _standardised(config: Config, x: Tensor) -> Tensor:
+    return normalize(x, config.mean, config.std) if config.mean else x
