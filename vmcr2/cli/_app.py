@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from .._version import __version__
 from ..data import DataError
@@ -32,6 +32,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 
 def main() -> None:
     """Exit code 0 on success, 2 for a user's mistake (one sentence, no traceback), 1 where a run broke."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot spell Δ does not end a run
     try:
         app()
     except (UserError, DataError) as error:
@@ -40,13 +43,10 @@ def main() -> None:
     except TrainingError as error:
         _complain(str(error))
         sys.exit(1)
-    except KeyboardInterrupt:
-        _complain("stopped; `vmcr2 train --resume --out DIR` goes on from the last checkpoint")
-        sys.exit(130)
 
 
 def _complain(message: str) -> None:
-    Console(stderr=True, soft_wrap=True, highlight=False).print(f"vmcr2: {message}", markup=False)
+    print(f"vmcr2: {message}", file=sys.stderr)
 
 
 def _version(asked: bool) -> None:
@@ -64,7 +64,9 @@ def _root(
 
 @app.command()
 def train(
-    recipe: Annotated[str, typer.Argument(help="A recipe's name, or a data set's: see `vmcr2 recipes`.")] = "digits",
+    recipe: Annotated[
+        str | None, typer.Argument(help="A recipe's name, or a data set's: see `vmcr2 recipes`. digits by default.")
+    ] = None,
     data: Annotated[Path | None, typer.Option(help="Where the data lie: a packed file or a folder.")] = None,
     objective: Annotated[str | None, typer.Option(help="vmcr2, mcr2 or ce; vmcr2 unless the recipe says.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; runs/NAME-SEED-TIME by default.")] = None,
@@ -90,11 +92,17 @@ def train(
     given = {"epochs": epochs, "holdout": holdout, "seed": seed, "device": device}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if data is not None:
-        changes["data_path"] = str(data)
+        changes["data_path"] = str(data.expanduser().resolve())
+    if resume and out is None:
+        raise UserError("--resume needs --out, the folder of the run to go on with")
     config = _configured(recipe, objective, changes, set_ or [], out if resume else None)
     finished = out is not None and resume and RunFolder(out).finished
     with display_for(config, quiet=as_json) as listener:
-        run = fit(config, out=out, resume=resume, listener=listener)
+        try:
+            run = fit(config, out=out, resume=resume, listener=listener)
+        except KeyboardInterrupt:
+            _complain(f"stopped; `vmcr2 train --resume --out {out or 'RUN'}` goes on from the last checkpoint")
+            raise typer.Exit(130) from None
     if as_json:
         typer.echo(json.dumps({"folder": str(run.folder)} | run.summary))
     else:
@@ -104,15 +112,20 @@ def train(
 
 
 def _configured(
-    recipe: str, objective: str | None, changes: dict[str, Any], settings: list[str], resumed: Path | None
+    recipe: str | None, objective: str | None, changes: dict[str, Any], settings: list[str], resumed: Path | None
 ) -> Config:
     if objective is not None and objective not in ("vmcr2", "mcr2", "ce"):
         raise UserError(f"--objective takes vmcr2, mcr2 or ce, got {objective!r}")
     if resumed is not None and RunFolder(resumed).config.exists():
         if changes or settings or objective is not None:
             raise UserError(f"--resume takes the settings of {resumed}: give no others")
-        return RunFolder(resumed).read_config()
-    return find_recipe(recipe, objective).config.replace(**changes).with_settings(settings)
+        config = RunFolder(resumed).read_config()
+        if recipe is not None and find_recipe(recipe).config.recipe != config.recipe:
+            raise UserError(
+                f"{resumed} is a run of {config.recipe or config.data}, not of {recipe}: leave the recipe out"
+            )
+        return config
+    return find_recipe(recipe or "digits", objective).config.replace(**changes).with_settings(settings)
 
 
 @app.command()
@@ -157,7 +170,9 @@ def recipes(
         return
     found = find_recipe(name)
     values = dataclasses.asdict(found.config)
-    origins = {key: found.origins.get(key, "the default") for key in values if key != "recipe"}
+    origins = {
+        key: found.origins.get(key, "not given in the paper, ours: the default") for key in values if key != "recipe"
+    }
     if as_json:
         shown = {key: {"value": values[key], "origin": origin} for key, origin in origins.items()}
         typer.echo(json.dumps(shown, ensure_ascii=False))

@@ -16,14 +16,24 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text."
 
 
 @data_app.command("list")
-def list_() -> None:
-    """The data sets that vmcr2 reads, and which of them it finds here."""
-    for name, info in DATASETS.items():
+def list_(as_json: Json = False) -> None:
+    """The data sets that vmcr2 reads, and which of them it finds here.
+
+    \b
+    vmcr2 data list
+    VMCR2_DATA=~/data vmcr2 data list
+    """
+    found: dict[str, str | None] = {}
+    for name in DATASETS:
         try:
-            where = str(open_data(name).path or "embedded")
+            found[name] = str(open_data(name).path or "embedded")
         except DataError:
-            where = "not found"
-        typer.echo(f"{name:15} {info.title:45} {where}")
+            found[name] = None
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    for name, where in found.items():
+        typer.echo(f"{name:15} {DATASETS[name].title:45} {where or 'not found'}")
 
 
 @data_app.command("verify")
@@ -48,10 +58,12 @@ def pack_(
     target: Annotated[
         Path | None, typer.Option("--to", help="The packed file; data/NAME.safetensors by default.")
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Pack the standard files into one that loads in a second.
 
     \b
     vmcr2 data pack cifar100 --from ~/downloads/cifar-100-binary
     """
-    typer.echo(pack(name, source, target or Path("data") / f"{name}.safetensors"))
+    packed = pack(name, source, target or Path("data") / f"{name}.safetensors")
+    typer.echo(json.dumps({"name": name, "path": str(packed)}) if as_json else packed)

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from ..data import DATASETS
 from ..functional import maximal_rate_reduction
@@ -55,22 +57,27 @@ class PlainDisplay:
 
 
 class LiveDisplay:
-    """A progress bar with the latest figures."""
+    """A progress bar, and the latest figures under it."""
 
-    def __init__(self, progress: Progress) -> None:
-        self.progress = progress
+    def __init__(self, live: Live) -> None:
+        self.live = live
+        self.progress = Progress(
+            TextColumn("{task.description}"), MofNCompleteColumn(), BarColumn(bar_width=24), TimeRemainingColumn()
+        )
         self.latest: dict[str, Any] = {}
 
     def started(self, config: Config, folder: Path, first_epoch: int) -> None:
         """Begin the bar."""
-        self.progress.console.print(f"{_title(config)} -> {folder}", highlight=False, markup=False)
-        self.task = self.progress.add_task("epoch", total=config.epochs, completed=first_epoch, figures="")
+        self.live.console.print(f"{_title(config)} -> {folder}", highlight=False, markup=False)
+        self.task = self.progress.add_task("epoch", total=config.epochs, completed=first_epoch)
+        self.live.update(self.progress)
 
     def epoch(self, record: dict[str, Any]) -> None:
         """Move it on; figures that are not measured every epoch stay in sight."""
         kept = {key: self.latest[key] for key in ("train_delta_r", "holdout_accuracy") if key in self.latest}
         self.latest = kept | record
-        self.progress.update(self.task, completed=record["epoch"], figures=describe(self.latest))
+        self.progress.update(self.task, completed=record["epoch"])
+        self.live.update(Group(self.progress, Text(describe(self.latest))))
 
 
 class Silent:
@@ -91,14 +98,8 @@ def display_for(config: Config, *, quiet: bool) -> Iterator[PlainDisplay | LiveD
     elif not sys.stdout.isatty():
         yield PlainDisplay()
     else:
-        columns = [
-            TextColumn("{task.description}"),
-            MofNCompleteColumn(),
-            BarColumn(bar_width=20),
-            TimeRemainingColumn(),
-        ]
-        with Progress(*columns, TextColumn("{task.fields[figures]}"), console=Console()) as progress:
-            yield LiveDisplay(progress)
+        with Live(console=Console()) as live:
+            yield LiveDisplay(live)
 
 
 def print_summary(summary: dict[str, Any], config: Config, folder: Path) -> None:

@@ -78,9 +78,11 @@ def _worst_pictures(side: TrainingSide, unseen: Split, features: Tensor) -> dict
     residuals = side.classifier.residuals(features)
     labels = unseen.labels.to(residuals.device)
     own = residuals.gather(1, labels.unsqueeze(1)).squeeze(1)
-    margin, predicted = residuals.min(1)
-    gap = (own - margin).masked_fill(predicted == labels, -1.0)
-    worst = gap.argsort(descending=True)[: min(_WORST, int((gap > -1.0).sum()))].cpu()
+    predicted = side.classifier.predict(features)
+    gap = own - residuals.gather(1, predicted.unsqueeze(1)).squeeze(1)
+    wrong = predicted != labels
+    order = gap.masked_fill(~wrong, -torch.inf).argsort(descending=True)
+    worst = order[: min(_WORST, int(wrong.sum()))].cpu()
     return {
         "worst_pictures": _thumbnails(unseen, worst),
         "worst_labels": unseen.labels[worst],

@@ -145,6 +145,8 @@ class Config:
             if name not in FIELDS:
                 raise UserError(f"there is no setting {name!r}{nearest(name, FIELDS)}")
             changes[name] = _read(name, value)
+        if self.recipe and changes.get("objective", self.objective) != self.objective:
+            raise UserError(f"the recipe {self.recipe} is for {self.objective}: choose another by --objective")
         return self.replace(**changes)
 
     def to_json(self) -> str:
@@ -209,7 +211,7 @@ def _wanted(kind: Any) -> str:
     if origin is Literal:
         return "one of " + ", ".join(arguments)
     if origin is tuple:
-        return f"a list of {_wanted(arguments[0])}s with commas"
+        return f"{_wanted(arguments[0]).removeprefix('a ')}s with commas"
     return {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}[kind]
 
 
@@ -231,10 +233,10 @@ _FROM_ZERO = {"holdout": 0, "crop_padding": 0, "eval_every": 0, "seed": 0}
 
 
 def _check(config: Config) -> None:
-    for names, least, strict in ((_POSITIVE, 0.0, True), (_NOT_NEGATIVE, 0.0, False)):
+    for names, strict in ((_POSITIVE, True), (_NOT_NEGATIVE, False)):
         for name in names:
             value = getattr(config, name)
-            if value is not None and (not math.isfinite(value) or value < least or (strict and value == least)):
+            if value is not None and (not math.isfinite(value) or value < 0 or (strict and value == 0)):
                 raise UserError(f"{name} must be {'above' if strict else 'at least'} 0, got {value!r}")
     for name, smallest in (_COUNTS | _FROM_ZERO).items():
         if getattr(config, name) < smallest:
@@ -242,9 +244,32 @@ def _check(config: Config) -> None:
     for name, kind in FIELDS.items():
         if typing.get_origin(kind) is Literal and getattr(config, name) not in typing.get_args(kind):
             raise UserError(f"{name} takes {_wanted(kind)}, got {getattr(config, name)!r}")
-    if config.objective == "vmcr2" and (config.mu is None) == (config.weight is None):
-        raise UserError("V-MCR² takes mu or weight (weight = μm/2), one of them")
-    if config.nesterov and config.momentum == 0:
-        raise UserError("nesterov needs momentum above 0")
-    if len(config.mean) != len(config.std):
-        raise UserError("mean and std go together, one number per channel each")
+    for wrong, message in _contradictions(config):
+        if wrong:
+            raise UserError(message)
+
+
+def _contradictions(config: Config) -> list[tuple[bool, str]]:
+    """What is wrong between settings, or with one in a way of its own."""
+    parts = config.milestones
+    return [
+        (
+            config.objective == "vmcr2" and (config.mu is None) == (config.weight is None),
+            "V-MCR² takes mu or weight (weight = μm/2), one of them",
+        ),
+        (config.mu_end is not None and config.mu is None, "mu_end needs mu to start from"),
+        (config.weight_end is not None and config.weight is None, "weight_end needs weight to start from"),
+        (config.momentum >= 1, f"momentum must be below 1, got {config.momentum!r}"),
+        (config.nesterov and config.momentum == 0, "nesterov needs momentum above 0"),
+        (
+            not all(0 < part <= 1 for part in parts),
+            f"milestones are parts of the run, between 0 and 1, got {parts!r}",
+        ),
+        (config.seed >= 2**63, f"seed must be below 2**63, got {config.seed!r}"),
+        (len(config.mean) != len(config.std), "mean and std go together, one number per channel each"),
+        (not all(map(math.isfinite, config.mean)), f"mean must be finite, got {config.mean!r}"),
+        (
+            not all(math.isfinite(part) and part > 0 for part in config.std),
+            f"std must be finite and above 0, got {config.std!r}",
+        ),
+    ]

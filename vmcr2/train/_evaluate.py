@@ -117,7 +117,9 @@ def nearest_class_mean(side: TrainingSide, features: Tensor, num_classes: int) -
     """The class whose mean direction is nearest."""
     sums = torch.zeros(num_classes, features.shape[1], dtype=side.features.dtype, device=features.device)
     sums.index_add_(0, side.labels, side.features)
-    return (features @ nn.functional.normalize(sums, dim=1).T).argmax(1)
+    cosines = features @ nn.functional.normalize(sums, dim=1).T
+    absent = torch.bincount(side.labels, minlength=num_classes) == 0
+    return cosines.masked_fill(absent, -torch.inf).argmax(1)
 
 
 def nearest_neighbours(side: TrainingSide, features: Tensor, num_classes: int, count: int = _NEIGHBOURS) -> Tensor:

@@ -47,7 +47,8 @@ class RunFolder:
     def create(self, config: Config, manifest: dict[str, Any]) -> None:
         """Make the folder and say what will run. A folder with anything in it is left alone."""
         if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-            raise UserError(f"{self.path} is already there: choose another --out, or --resume to go on with it")
+            on = ", or --resume to go on with it" if self.config.exists() else ""
+            raise UserError(f"{self.path} is already there: choose another --out{on}")
         try:
             self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
             write_text(self.config, config.to_json())
@@ -61,13 +62,16 @@ class RunFolder:
         if not self.config.exists():
             raise UserError(f"{self.path} is not a run folder: it has no config.json")
         self.check_version()
-        return Config.from_json(self.config.read_text())
+        try:
+            return Config.from_json(self.config.read_text())
+        except UnicodeDecodeError as error:
+            raise UserError(f"{self.config} is damaged: {self.path} cannot be used") from error
 
     def check_version(self) -> None:
         """A folder of another format is refused before anything is touched."""
         try:
             found = json.loads(self.manifest.read_text())["format"]
-        except (OSError, KeyError, json.JSONDecodeError) as error:
+        except (OSError, KeyError, TypeError, ValueError) as error:
             raise UserError(f"{self.manifest} is missing or damaged: {self.path} cannot be used") from error
         if found != FORMAT:
             raise UserError(
@@ -103,7 +107,10 @@ class RunFolder:
         """The figures of a finished run."""
         if not self.finished:
             raise UserError(f"{self.path} has no summary.json: the run did not finish (--resume goes on with it)")
-        summary: dict[str, Any] = json.loads(self.summary.read_text())
+        try:
+            summary: dict[str, Any] = json.loads(self.summary.read_text())
+        except ValueError as error:
+            raise UserError(f"{self.summary} is damaged: remove it, and --resume writes it anew") from error
         return summary
 
 
@@ -128,7 +135,10 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
     """Atomically, as safetensors."""
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with atomic(path) as temporary:
+        temporary.touch()  # by the user's umask: safetensors would keep the file from everybody else
+        mode = temporary.stat().st_mode
         save_file(whole, temporary, metadata)
+        temporary.chmod(mode)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

@@ -26,7 +26,7 @@ from ._folder import RunFolder, manifest, read_tensors, write_tensors
 from ._objective import CrossEntropy, Objective, build_objective, fault_of, set_schedules, state_to_save
 from ._schedule import learning_rate
 from ._split import epoch_order, hold_out
-from ._step import Step
+from ._step import Step, augmented, unaugmented
 
 
 class Listener(Protocol):
@@ -127,7 +127,19 @@ class Trainer:
         total = len(self.train_split.labels)
         self.batch_size = min(config.batch_size, total)
         self.steps_per_epoch = total // self.batch_size
+        if self.batch_size == 1 and any(isinstance(part, nn.BatchNorm1d) for part in self.network.modules()):
+            raise UserError("a batch of 1 cannot be normalised by BatchNorm: batch_size must be at least 2")
         self.step = Step(config, self.network, self.objective, self.train_split, self.batch_size, device)
+        self._try_out()
+
+    def _try_out(self) -> None:
+        """Settings that cannot work are the user's mistake before anything is written."""
+        try:
+            with torch.no_grad():
+                augmented(self.config, self.step.images, self.step.index[:2], self.step.draw)
+                unaugmented(self.config, self.step.images, self.step.index[:2])
+        except (ValueError, RuntimeError) as error:
+            raise UserError(f"these settings do not fit the images of {self.source.name}: {error}") from error
 
     def run(self, folder: RunFolder, listener: Listener | None) -> Run:
         """Train from the last checkpoint, or from the start."""
@@ -196,7 +208,7 @@ class Trainer:
         if not math.isfinite(loss) or bool(fault_of(self.objective)):
             raise TrainingError(
                 f"the loss broke in epoch {position.epoch} (loss {loss}): lower lr or loss_scale; "
-                "the last checkpoint is from an epoch before it"
+                "a checkpoint, where there is one, is from an epoch before it"
             )
         record |= self._batch_rates(step.features, step.labels[step.index])
         every = config.eval_every or (math.ceil(config.epochs / 10) if self.held is not None else 0)
@@ -265,9 +277,12 @@ class Trainer:
 
     def restore(self, folder: RunFolder) -> Run:
         """A finished run from its folder."""
-        self.network.load_state_dict(read_tensors(folder.model))
-        if folder.objective.exists():
-            self.objective.load_state_dict(read_tensors(folder.objective))
+        try:
+            self.network.load_state_dict(read_tensors(folder.model))
+            if folder.objective.exists():
+                self.objective.load_state_dict(read_tensors(folder.objective))
+        except RuntimeError as error:
+            raise UserError(f"the weights in {folder.path} do not fit its config.json: {error}") from error
         fitted = read_tensors(folder.subspaces)
         classifier = NearestSubspace(self.num_classes)
         classifier.load_state_dict(

@@ -73,7 +73,7 @@ def augmented(config: Config, images: Tensor, index: Tensor, draw: Tensor) -> Te
         x = augment_crop(images, index, draw, seed=seed, size=size, padding=config.crop_padding, flip=config.flip)
     elif config.augmentation == "resized-crop":
         x = augment_resized_crop(images, index, draw, seed=seed, size=size, flip=config.flip)
-    elif config.augmentation == "flip":
+    elif config.augmentation == "flip" and config.flip:
         x = flip_only(images, index, draw, seed=seed, size=size)
     else:
         x = plain(images, index, size=size)

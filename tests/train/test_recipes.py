@@ -1,0 +1,302 @@
+"""The paper's settings row by row, typed off the paper (§4.1, §5, appendix), and the names that lead to them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+
+from vmcr2.data import DATASETS
+from vmcr2.models import build
+from vmcr2.train import FAMILIES, RECIPES, Config, UserError, find_recipe, recipe
+from vmcr2.train._config import FIELDS
+from vmcr2.train._objective import build_objective
+
+OBJECTIVES = ("vmcr2", "mcr2", "ce")
+
+# §4.1 «Hyperparameters», what holds for every row of Table 2: SGD, ε², ν_Γ, ν_A, latching, no decay of the rate; and
+# «transforms.ToTensor()» alone, no normalisation, in the appendix.
+TABLE2 = {
+    "optimizer": "sgd",
+    "eps_sq": 0.5,
+    "nu_dictionary": 5.0,
+    "nu_codes": 5.0,
+    "latch_every": 50,
+    "latch_unit": "epochs",
+    "schedule": "constant",
+    "warmup_epochs": 0.0,
+    "image_size": 32,
+    "flip": True,
+    "mean": (),
+    "std": (),
+    "loss_scale": 1.0,
+}
+CROP8 = {"augmentation": "crop", "crop_padding": 8}  # Transformations 1
+RESIZE = {"augmentation": "flip"}  # Transformations 2
+SMALL = {"batch_size": 1000, "dim": 128, "atoms_per_class": 20}
+LARGE = {"batch_size": 2000, "dim": 500, "atoms_per_class": 10}
+# appendix, «Additional Experiments», with the transformations of the work it cites (FINDINGS §6)
+PREACT = {
+    "model": "preact18",
+    "momentum": 0.9,
+    "weight_decay": 1e-4,
+    "schedule": "step",
+    "milestones": (0.5, 0.75),
+    "lr": 0.1,
+    "epochs": 2000,
+}
+CIFAR_CROP4 = {
+    "augmentation": "crop",
+    "crop_padding": 4,
+    "mean": (0.4914, 0.4822, 0.4465),
+    "std": (0.2023, 0.1994, 0.2010),
+}
+IMAGENET_CROP = {
+    "augmentation": "resized-crop",
+    "mean": (0.485, 0.456, 0.406),
+    "std": (0.229, 0.224, 0.225),
+}
+
+# name of the family, its values, and epochs per objective
+ROWS: list[tuple[str, dict[str, Any], dict[str, int]]] = [
+    (
+        "mnist",
+        TABLE2 | SMALL | CROP8 | {"data": "mnist", "model": "mnist-cnn"},
+        {"vmcr2": 2000, "mcr2": 2000, "ce": 2000},
+    ),
+    (
+        "cifar10",
+        TABLE2 | SMALL | CROP8 | {"data": "cifar10", "model": "resnet18"},
+        {"vmcr2": 2000, "mcr2": 2000, "ce": 2000},
+    ),
+    (
+        "cifar100",
+        TABLE2 | LARGE | CROP8 | {"data": "cifar100", "model": "resnet18"},
+        {"vmcr2": 2000, "mcr2": 2000, "ce": 2000},
+    ),
+    (
+        "cifar100-d100",
+        TABLE2 | LARGE | CROP8 | {"data": "cifar100", "model": "resnet18", "dim": 100},
+        {"vmcr2": 2000, "mcr2": 2000},
+    ),
+    # «All training runs are 2000 epochs, excluding the MCR² runs for Tiny ImageNet, which we stop at 500 and 200 for
+    # d=200 and d=500 respectively» (Figure 1; Table 2 says the same of d = 500)
+    (
+        "tiny-imagenet",
+        TABLE2 | LARGE | RESIZE | {"data": "tiny-imagenet", "model": "resnet18"},
+        {"vmcr2": 2000, "mcr2": 200, "ce": 2000},
+    ),
+    (
+        "tiny-imagenet-d200",
+        TABLE2 | LARGE | RESIZE | {"data": "tiny-imagenet", "model": "resnet18", "dim": 200},
+        {"vmcr2": 2000, "mcr2": 500},
+    ),
+    (
+        "cifar100-preact",
+        TABLE2 | LARGE | PREACT | CIFAR_CROP4 | {"data": "cifar100"},
+        {"vmcr2": 2000, "ce": 2000},
+    ),
+    (
+        "tiny-imagenet-preact",
+        TABLE2 | LARGE | PREACT | IMAGENET_CROP | {"data": "tiny-imagenet"},
+        {"vmcr2": 2000, "ce": 2000},
+    ),
+]
+
+
+def _said(family: str, values: dict[str, Any], objective: str, epochs: int) -> dict[str, Any]:
+    """What the paper says of one row for one objective."""
+    said = values | {"objective": objective, "epochs": epochs}
+    if "preact" not in family:
+        said["lr"] = 1e-2 if objective == "ce" else 1e-3
+    if objective == "vmcr2":
+        said |= {"mu": 0.1 if "preact" in family else 1.0, "weight": None, "batch_expansion": 0.0, "debias": False}
+        said |= {"mu_end": None, "batch_expansion_end": None, "nu_dictionary_end": None, "nu_codes_end": None}
+    return said
+
+
+PAPER = {
+    f"{family}-{objective}-paper": _said(family, values, objective, count)
+    for family, values, epochs in ROWS
+    for objective, count in epochs.items()
+}
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_the_literal_recipe_is_what_the_paper_says(name: str) -> None:
+    config = RECIPES[name]().config
+    assert {key: getattr(config, key) for key in PAPER[name]} == PAPER[name]
+
+
+def test_the_rows_are_those_of_the_paper_and_no_others() -> None:
+    literal = {name for name in RECIPES if name.endswith("-paper")}
+    assert literal == set(PAPER)
+    plain = {name.removesuffix("-paper") for name in literal}
+    assert set(RECIPES) == literal | plain | {f"digits-{objective}" for objective in OBJECTIVES}
+    assert sorted(FAMILIES) == sorted({"digits", *(family for family, _, _ in ROWS)})
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_names_say_what_is_in_them(name: str) -> None:
+    parts = re.fullmatch(
+        r"(digits|mnist|cifar100|cifar10|tiny-imagenet)(?:-d(\d+))?(-preact)?-(vmcr2|mcr2|ce)(-paper)?", name
+    )
+    assert parts is not None
+    found = RECIPES[name]()
+    assert found.config.recipe == name
+    assert found.config.data == parts[1]
+    assert found.config.objective == parts[4]
+    if parts[2] is not None:
+        assert found.config.dim == int(parts[2])
+    assert (found.config.model == "preact18") == (parts[3] is not None)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_title_says_whether_it_is_the_papers(name: str) -> None:
+    title = RECIPES[name]().title
+    assert ("as the paper says" in title) == name.endswith("-paper")
+
+
+ORIGIN = re.compile(
+    r"§\d|[Aa]ppendix|Figure \d|[Tt]able|Eq\. \d|^not given in the paper, ours|^ours, not the paper's: "
+)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_value_that_a_recipe_sets_has_an_origin(name: str) -> None:
+    found = RECIPES[name]()
+    assert set(found.origins) <= set(FIELDS)
+    assert [key for key, origin in found.origins.items() if not ORIGIN.search(origin)] == []
+    default = Config()
+    changed = {key for key in FIELDS if getattr(found.config, key) != getattr(default, key)} - {"recipe"}
+    if found.config.mu is not None:
+        changed -= {"weight"}  # unset because mu is set
+    assert changed <= set(found.origins)
+    assert "objective" in found.origins
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_an_origin_does_not_claim_the_paper_for_what_is_ours(name: str) -> None:
+    """A value under a section of the paper is the paper's value; one under «not the paper's» differs from it."""
+    found = RECIPES[name]()
+    said = PAPER.get(name if name.endswith("-paper") else f"{name}-paper", {})
+    for key, origin in found.origins.items():
+        value = getattr(found.config, key)
+        if origin.startswith("ours, not the paper's"):
+            # a weight is another way to say μ: μm/2 is 1000 at the paper's μ and batch
+            paper_value = said["mu"] * said["batch_size"] / 2 if key == "weight" else said[key]
+            assert value != paper_value, key
+        elif not origin.startswith("not given in the paper, ours"):
+            assert said.get(key, value) == value, key
+
+
+@pytest.mark.parametrize("name", [name for name in RECIPES if name.endswith("-paper")])
+def test_what_the_paper_leaves_open_is_said_to_be_ours(name: str) -> None:
+    origins = RECIPES[name]().origins
+    ours = {key for key, origin in origins.items() if origin.startswith("not given in the paper, ours")}
+    assert ours == (set() if "-preact-" in name else {"momentum", "weight_decay"})
+    assert not any(origin.startswith("ours, not the paper's") for origin in origins.values())
+
+
+def test_the_recipe_to_use_starts_from_the_findings() -> None:
+    """FINDINGS §4b, row 5: both terms × 0.05, β 0.1, μm/2 = 20, debiased, lr 0.3, Nesterov 0.9, cosine."""
+    config = recipe("cifar100-vmcr2")
+    assert (config.loss_scale, config.batch_expansion, config.weight, config.mu) == (0.05, 0.1, 20.0, None)
+    assert (config.lr, config.schedule, config.nesterov, config.momentum) == (0.3, "cosine", True, 0.9)
+    assert (config.weight_decay, config.debias, config.codes, config.batch_size) == (5e-4, True, "free", 2000)
+    assert recipe("cifar100-ce").lr == 1.0  # the best of 0.1, 0.3, 1 there
+    digits = recipe("digits")
+    assert (digits.batch_size, digits.atoms_per_class, digits.hidden, digits.dim) == (479, 12, (256, 256), 128)
+    assert (digits.weight, digits.batch_expansion, digits.loss_scale, digits.lr) == (20.0, 0.3, 0.05, 0.3)
+
+
+@pytest.mark.parametrize("name", [name.removesuffix("-paper") for name in PAPER])
+def test_the_recipe_to_use_differs_only_where_it_says_so(name: str) -> None:
+    """Beside each literal recipe: data, network, d, batch and augmentation are the same."""
+    found, literal = RECIPES[name](), RECIPES[f"{name}-paper"]()
+    for key in FIELDS:
+        if getattr(found.config, key) != getattr(literal.config, key) and key not in ("recipe", "mu"):
+            assert "ours" in found.origins[key], key
+    for key in ("data", "model", "dim", "batch_size", "image_size", "augmentation"):
+        assert getattr(found.config, key) == getattr(literal.config, key)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_builds(name: str) -> None:
+    config = RECIPES[name]().config
+    info = DATASETS[config.data]
+    shape = (info.image_shape[0], config.image_size, config.image_size)
+    with torch.device("meta"):
+        network = build(
+            config.model, dim=config.dim, input_shape=shape, hidden=config.hidden, batch_norm=config.batch_norm
+        )
+        assert network.eval()(torch.zeros(2, *shape)).shape == (2, config.dim)
+        objective = build_objective(config, info.classes)
+    if config.objective == "vmcr2":
+        assert objective.dictionary.shape == (config.dim, config.atoms_per_class * info.classes)
+    assert Config.from_json(config.to_json()) == config
+
+
+def test_a_family_takes_an_objective() -> None:
+    assert find_recipe("cifar100").config.recipe == "cifar100-vmcr2"
+    for objective in OBJECTIVES:
+        assert find_recipe("mnist", objective).config.recipe == f"mnist-{objective}"
+        assert find_recipe(f"mnist-{objective}", objective).config.recipe == f"mnist-{objective}"
+    assert find_recipe("cifar100-d100", "mcr2").config.dim == 100
+    assert find_recipe("tiny-imagenet-preact", "ce").config.recipe == "tiny-imagenet-preact-ce"
+    assert recipe("digits", objective="ce") == recipe("digits-ce")
+    assert recipe("digits") == recipe("digits-vmcr2")
+
+
+@pytest.mark.parametrize(
+    ("name", "objective", "message"),
+    [
+        ("mnist-ce", "vmcr2", r"mnist-ce is for ce, but --objective says vmcr2"),
+        ("cifar100-vmcr2-paper", "mcr2", r"is for vmcr2, but --objective says mcr2"),
+        ("cifar100-d100", "ce", r"cifar100-d100 was not run with ce: choose vmcr2 or mcr2"),
+        ("cifar100-preact", "mcr2", r"cifar100-preact was not run with mcr2: choose vmcr2 or ce"),
+        ("digits", "mse", r"choose vmcr2 or mcr2 or ce"),
+    ],
+)
+def test_a_contradiction_is_a_users_mistake(name: str, objective: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        find_recipe(name, objective)
+    with pytest.raises(UserError, match=message):
+        recipe(name, objective=objective)
+
+
+def test_a_contradiction_by_a_setting_is_one_too() -> None:
+    """A run that calls itself digits-vmcr2 but trains by cross-entropy at V-MCR²'s rate helps nobody."""
+    with pytest.raises(UserError, match="objective"):
+        recipe("digits-vmcr2").with_settings(["objective=ce"])
+    assert recipe("digits-vmcr2").with_settings(["objective=vmcr2"]) == recipe("digits-vmcr2")
+    assert Config().with_settings(["objective=ce"]).objective == "ce"  # one's own, without a recipe
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("cifar-100", "cifar100"),
+        ("cifar100-vmcr", "cifar100-vmcr2"),
+        ("mnist-ce-papr", "mnist-ce-paper"),
+        ("Digits", "digits"),
+        ("tinyimagenet", "tiny-imagenet"),
+        ("cifar100-d500-vmcr2", "cifar100-d100-vmcr2"),
+    ],
+)
+def test_an_unknown_name_offers_the_nearest(name: str, near: str) -> None:
+    with pytest.raises(UserError) as caught:
+        find_recipe(name)
+    message = str(caught.value)
+    assert message.startswith(f"there is no recipe {name!r}: did you mean ")
+    offered = message.partition("did you mean ")[2].partition("?")[0].split(" or ")
+    assert near in offered
+    assert set(offered) <= {*RECIPES, *FAMILIES}
+    assert "`vmcr2 recipes`" in message
+
+
+def test_a_name_near_to_nothing_says_where_the_list_is() -> None:
+    with pytest.raises(UserError, match=r"^there is no recipe 'xyzzy' \(`vmcr2 recipes` lists all\)$"):
+        find_recipe("xyzzy")
