@@ -22,8 +22,9 @@ class MCR2Loss(nn.Module):
         num_classes: k. A class that is not in the batch contributes exactly 0.
         eps_sq: ε², the squared precision (never ε); the paper's 0.5.
         normalize: scale the rows of z to unit length first; finite for |z| ≤ 1e10. A zero row stays zero.
-        max_class_size: room per class where shapes are fixed (under ``torch.compile`` or CUDA-graph capture); by
-            default eight standard deviations above an even share. A larger class sets ``fault``.
+        max_class_size: room per class where shapes are fixed (under ``torch.compile`` or CUDA-graph capture, and
+            on a GPU with ``validate=False``); by default eight standard deviations above an even share. A larger class
+            sets ``fault``.
         validate: look at the values (finite, labels in range) and raise ``ValueError``; never while compiling or
             capturing. What is not raised is OR-ed into the buffer ``fault``, which stays set until ``fault.zero_()``.
 
