@@ -10,9 +10,8 @@ import pytest
 import reference
 import torch
 from cases import CASES, DOUBLE, Case, relative
+from recording import LargestStorage
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_iter
 
 from vmcr2 import NearestSubspace
 
@@ -37,19 +36,6 @@ def same_answers(a: NearestSubspace, b: NearestSubspace, d: int, tolerance: floa
     points = randn(POINTS, d, seed=77)
     close = relative(a.residuals(points), b.residuals(points)) < tolerance
     return close and torch.equal(a.predict(points), b.predict(points))
-
-
-class LargestStorage(TorchDispatchMode):
-    """Remembers the largest number of elements that any result of any operation takes in memory."""
-
-    largest = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for leaf in tree_iter(result):
-            if isinstance(leaf, Tensor):
-                self.largest = max(self.largest, leaf.untyped_storage().nbytes() // leaf.element_size())
-        return result
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -9,9 +9,8 @@ import pytest
 import reference
 import torch
 from cases import CASES, DOUBLE, Case, relative
+from recording import LargestStorage
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_iter
 from torch.utils.data import DataLoader, TensorDataset
 
 from vmcr2.functional import latch, latch_batches, normalize_rows
@@ -56,19 +55,6 @@ class Counted:
         for batch in self.batches:
             self.read += 1
             yield batch
-
-
-class LargestStorage(TorchDispatchMode):
-    """Remembers the largest number of elements that any result of any operation takes in memory."""
-
-    largest = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for leaf in tree_iter(result):
-            if isinstance(leaf, Tensor):
-                self.largest = max(self.largest, leaf.untyped_storage().nbytes() // leaf.element_size())
-        return result
 
 
 @pytest.mark.parametrize("method", METHODS)

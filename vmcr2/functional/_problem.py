@@ -84,6 +84,34 @@ def build_problem(
     return Problem(z, classes, pairs, eps_sq, weight, guard)
 
 
+def read_problem(
+    z: Tensor,
+    labels: Tensor,
+    dictionary: Tensor,
+    codes: Tensor,
+    *,
+    eps_sq: float,
+    mu: Scalar | None,
+    weight: Scalar | None,
+    debias: bool = False,
+    max_class_size: int | None = None,
+    guard: Guard,
+) -> tuple[Problem, Tensor, Tensor]:
+    """A problem, Γ and Â in one precision, from what a caller passes."""
+    z, dictionary, codes = check_atoms(z, dictionary, codes, guard)
+    problem = build_problem(
+        z,
+        labels,
+        codes.shape[1],
+        eps_sq=eps_sq,
+        weight=weight_from(mu, weight, len(z)),
+        debias=debias,
+        max_class_size=max_class_size,
+        guard=guard,
+    )
+    return problem, dictionary, codes
+
+
 def check_atoms(z: Tensor, dictionary: Tensor, codes: Tensor, guard: Guard) -> tuple[Tensor, Tensor, Tensor]:
     """Features (m, d), Γ (d, q) and Â (q, k) that fit each other, in one precision."""
     check_features(z, guard)

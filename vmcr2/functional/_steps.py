@@ -10,7 +10,7 @@ from torch import Tensor
 from ._inputs import check_features, check_not_negative, read_classes
 from ._linalg import Guard, full_precision, working_dtype
 from ._mismatch import coherence_norm
-from ._problem import Problem, Scalar, build_problem, check_atoms, weight_from
+from ._problem import Problem, Scalar, build_problem, read_problem, weight_from
 from ._projections import project_nonnegative, project_simplex, project_unit_columns, rescale_trace
 
 CodesRule = Literal["free", "simplex", "rescaled"]
@@ -129,10 +129,16 @@ def variational_step(
         if not isinstance(nu, Tensor):
             check_not_negative(nu, name)
     with torch.no_grad():
-        z, dictionary, codes = check_atoms(z, dictionary, codes, guard)
-        w = weight_from(mu, weight, len(z))
-        problem = build_problem(
-            z, labels, codes.shape[1], eps_sq=eps_sq, weight=w, max_class_size=max_class_size, guard=guard
+        problem, dictionary, codes = read_problem(
+            z,
+            labels,
+            dictionary,
+            codes,
+            eps_sq=eps_sq,
+            mu=mu,
+            weight=weight,
+            max_class_size=max_class_size,
+            guard=guard,
         )
         return take_step(
             problem,

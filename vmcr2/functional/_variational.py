@@ -12,7 +12,7 @@ from . import _mismatch
 from ._inputs import check_positive
 from ._linalg import Guard, attach_gradient, full_precision, wants_gradient, working_dtype
 from ._logdets import expansion
-from ._problem import Problem, Scalar, build_problem, check_atoms, check_dictionary, weight_from
+from ._problem import Problem, Scalar, build_problem, check_atoms, check_dictionary, read_problem
 
 
 class VariationalTerms(NamedTuple):
@@ -167,13 +167,14 @@ def variational_terms(
     (0.2939, 0.0)
     """
     guard = Guard(validate, fault)
-    z, dictionary, codes = check_atoms(z, dictionary, codes, guard)
-    problem = build_problem(
+    problem, dictionary, codes = read_problem(
         z,
         labels,
-        codes.shape[1],
+        dictionary,
+        codes,
         eps_sq=eps_sq,
-        weight=weight_from(mu, weight, len(z)),
+        mu=mu,
+        weight=weight,
         debias=debias,
         max_class_size=max_class_size,
         guard=guard,
@@ -208,18 +209,19 @@ def variational_gradients(
     """
     guard = Guard(validate, fault)
     with torch.no_grad():
-        z, dictionary, codes = check_atoms(z, dictionary, codes, guard)
-        problem = build_problem(
+        problem, dictionary, codes = read_problem(
             z,
             labels,
-            codes.shape[1],
+            dictionary,
+            codes,
             eps_sq=eps_sq,
-            weight=weight_from(mu, weight, len(z)),
+            mu=mu,
+            weight=weight,
             debias=debias,
             max_class_size=max_class_size,
             guard=guard,
         )
-        _, by_features = _mismatch.expanded(z, problem.classes, dictionary, codes, problem.pairs)
+        _, by_features = _mismatch.expanded(problem.z, problem.classes, dictionary, codes, problem.pairs)
         by_dictionary, by_codes, _ = problem.block_gradients(dictionary, codes)
         by_codes = by_codes * problem.classes.proportions
         return VariationalGradients(-problem.weight * by_features, by_dictionary, by_codes)

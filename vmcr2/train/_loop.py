@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,36 +22,11 @@ from ._config import Config
 from ._errors import UserError
 from ._evaluate import TrainingSide, accuracy, embed, evaluate_training, evaluate_unseen
 from ._folder import RunFolder, manifest, read_tensors, write_tensors
-from ._objective import CrossEntropy, Objective, build_objective, fault_of, set_schedules, state_to_save
+from ._objective import CrossEntropy, build_objective, fault_of, set_schedules, state_to_save
+from ._run import Listener, Run, TrainingError
 from ._schedule import learning_rate
 from ._split import epoch_order, hold_out
 from ._step import Step, augmented, unaugmented
-
-
-class Listener(Protocol):
-    """Who wants to see a run go on."""
-
-    def started(self, config: Config, folder: Path, first_epoch: int) -> None:
-        """Before the first epoch."""
-
-    def epoch(self, record: dict[str, Any]) -> None:
-        """After every epoch, with its line of metrics."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """A finished run."""
-
-    folder: Path
-    config: Config
-    summary: dict[str, Any]
-    model: nn.Module
-    classifier: NearestSubspace
-    objective: Objective = field(repr=False)
-
-
-class TrainingError(RuntimeError):
-    """The run cannot go on: the loss is not finite any more."""
 
 
 def fit(
