@@ -30,6 +30,7 @@ from vmcr2.data._digits import DigitsReader
 from vmcr2.models import build
 from vmcr2.train import FAMILIES, RECIPES, Config, find_recipe
 from vmcr2.train._folder import read_tensors
+from vmcr2.train._recipes import default_origin
 
 ROOT = Path(vmcr2.__file__).parent.parent
 FILES = {
@@ -649,7 +650,7 @@ def test_a_recipe_shows_every_value_and_its_origin(name: str) -> None:
     assert len(lines) == len(values)
     for line, (key, value) in zip(lines, values.items(), strict=True):
         shown = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-        origin = found.origins.get(key, "not given in the paper, ours: the default")
+        origin = found.origins.get(key, default_origin(key))
         assert re.fullmatch(rf"  {key} +{re.escape(shown)} *{re.escape(origin)}", line), line
         # as it is shown it can be given to --set
         assert getattr(found.config.with_settings([f"{key}={shown}"]), key) == value

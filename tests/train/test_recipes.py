@@ -114,6 +114,7 @@ def _said(family: str, values: dict[str, Any], objective: str, epochs: int) -> d
     if objective == "vmcr2":
         said |= {"mu": 0.1 if "preact" in family else 1.0, "weight": None, "batch_expansion": 0.0, "debias": False}
         said |= {"mu_end": None, "batch_expansion_end": None, "nu_dictionary_end": None, "nu_codes_end": None}
+        said |= {"cap_codes_step": False, "codes": "free"}  # Algorithm 1, lines 8 and 9
     return said
 
 
@@ -160,7 +161,7 @@ def test_the_title_says_whether_it_is_the_papers(name: str) -> None:
 
 
 ORIGIN = re.compile(
-    r"§\d|[Aa]ppendix|Figure \d|[Tt]able|Eq\. \d|^not given in the paper, ours|^ours, not the paper's: "
+    r"§\d|[Aa]ppendix|Algorithm \d|Figure \d|[Tt]able|Eq\. \d|^not given in the paper, ours|^ours, not the paper's: "
 )
 
 

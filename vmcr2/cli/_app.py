@@ -15,6 +15,7 @@ from .._version import __version__
 from ..data import DataError
 from ..train import FAMILIES, RECIPES, Config, TrainingError, UserError, evaluate_run, find_recipe, fit
 from ..train._folder import RunFolder
+from ..train._recipes import default_origin
 from ._data import data_app
 from ._display import display_for, print_summary
 
@@ -170,9 +171,7 @@ def recipes(
         return
     found = find_recipe(name)
     values = dataclasses.asdict(found.config)
-    origins = {
-        key: found.origins.get(key, "not given in the paper, ours: the default") for key in values if key != "recipe"
-    }
+    origins = {key: found.origins.get(key, default_origin(key)) for key in values if key != "recipe"}
     if as_json:
         shown = {key: {"value": values[key], "origin": origin} for key, origin in origins.items()}
         typer.echo(json.dumps(shown, ensure_ascii=False))

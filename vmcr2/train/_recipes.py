@@ -45,6 +45,7 @@ def changed(value: Any, why: str) -> Given:
 
 Values = dict[str, Given]
 
+_CAP = "no effect once atoms differ; from a collapsed start ν = 5 diverges without it (docs/theory.md)"
 _FOUND = "docs/recipes.md, from first short runs"
 
 
@@ -65,6 +66,10 @@ def _setup(data: str, dim: int, variant: str) -> Values:
         "image_size": paper(32, "appendix, architectures and transformations"),
         "model": paper("mnist-cnn" if data == "mnist" else "resnet18", "appendix, architecture 1 or 2"),
         "optimizer": paper("sgd", "§4.1"),
+        "codes": paper("free", "Algorithm 1, line 9"),
+        "mean": paper((), "appendix, transformations: ToTensor() alone"),
+        "std": paper((), "appendix, transformations: ToTensor() alone"),
+        "flip": paper(True, "appendix, transformations"),
         "momentum": ours(0.9),
         "weight_decay": ours(5e-4),
     }
@@ -109,6 +114,7 @@ def _literal(objective: str, variant: str) -> Values:
         values["mu"] = paper(1.0, where)
         values["batch_expansion"] = paper(0.0, "Eq. 7")
         values["debias"] = paper(False, "Eq. 7")
+        values["cap_codes_step"] = paper(False, "Algorithm 1, line 8")
     if variant == "preact":
         values["lr"] = paper(1e-1, "appendix, «Additional Experiments»")
         if objective == "vmcr2":
@@ -124,6 +130,7 @@ def _to_use(objective: str, data: str, variant: str) -> Values:
                 "weight": changed(20.0, _FOUND),
                 "batch_expansion": changed(0.1, _FOUND),
                 "debias": changed(True, _FOUND),
+                "cap_codes_step": changed(True, _CAP),
                 "loss_scale": changed(0.05, "a gentle start; " + _FOUND),
                 "nesterov": ours(True),
             },
@@ -138,6 +145,7 @@ def _to_use(objective: str, data: str, variant: str) -> Values:
             "weight": changed(20.0, "μ = 1 is 1000 here and stalls; " + _FOUND),
             "batch_expansion": changed(0.1, "lets the network feel R; " + _FOUND),
             "debias": changed(True, _FOUND),
+            "cap_codes_step": changed(True, _CAP),
             "weight_decay": ours(5e-4),
         },
         "mcr2": {"lr": changed(0.03, _FOUND)},
@@ -234,6 +242,14 @@ def _table() -> dict[str, Callable[[], Recipe]]:
             name = f"{row.name}-{objective}" + ("-paper" if literal else "")
             table[name] = lambda row=row, objective=objective, literal=literal: _paper_row(row, objective, literal)  # type: ignore[misc]
     return table
+
+
+_OF_THE_TRAINER = ("data_path", "holdout", "seed", "device", "eval_every", "checkpoint_seconds")
+
+
+def default_origin(setting: str) -> str:
+    """Where a value comes from that no recipe sets."""
+    return "the trainer's default" if setting in _OF_THE_TRAINER else "not given in the paper, ours: the default"
 
 
 RECIPES = _table()
