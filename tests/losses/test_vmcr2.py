@@ -107,6 +107,19 @@ def test_the_first_training_call_latches_on_its_batch() -> None:
     assert loss.codes[:, -1].max() > 0
 
 
+def test_the_first_compiled_call_latches_too() -> None:
+    torch.compiler.reset()
+    z, labels = batch()
+    eager = VMCR2Loss(K, D, atoms_per_class=3)
+    traced = copy.deepcopy(eager)
+    compiled = torch.compile(traced, fullgraph=True, backend="aot_eager")
+    for _ in range(2):
+        expected, value = eager(z.clone().requires_grad_(), labels), compiled(z.clone().requires_grad_(), labels)
+        assert value.item() == pytest.approx(expected.item(), rel=1e-5)
+    assert traced.latched
+    assert relative(traced.codes, eager.codes) < 1e-4
+
+
 def test_latching_from_batches_equals_latching_from_tensors() -> None:
     z, labels = batch()
     one, two = (VMCR2Loss(K, D, atoms_per_class=3) for _ in range(2))
