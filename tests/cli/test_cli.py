@@ -270,7 +270,7 @@ def test_the_live_display_shows_all_its_figures(width: int, monkeypatch: pytest.
         "mismatch": 1.53e5,
         "images_per_second": 23_585.0,
     }
-    with _display.display_for(Config().replace(epochs=200), quiet=False) as display:
+    with _display.display_for(quiet=False) as display:
         assert isinstance(display, _display.LiveDisplay)
         display.started(Config().replace(epochs=200), Path("run"), 0)
         display.epoch(record | {"epoch": 20, "train_delta_r": 26.4, "holdout_accuracy": 0.985})

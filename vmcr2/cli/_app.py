@@ -98,7 +98,7 @@ def train(
         raise UserError("--resume needs --out, the folder of the run to go on with")
     config = _configured(recipe, objective, changes, set_ or [], out if resume else None)
     finished = out is not None and resume and RunFolder(out).finished
-    with display_for(config, quiet=as_json) as listener:
+    with display_for(quiet=as_json) as listener:
         try:
             run = fit(config, out=out, resume=resume, listener=listener)
         except KeyboardInterrupt:

@@ -91,7 +91,7 @@ class Silent:
 
 
 @contextmanager
-def display_for(config: Config, *, quiet: bool) -> Iterator[PlainDisplay | LiveDisplay | Silent]:
+def display_for(*, quiet: bool) -> Iterator[PlainDisplay | LiveDisplay | Silent]:
     """The display that fits the output."""
     if quiet:
         yield Silent()

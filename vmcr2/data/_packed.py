@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -14,6 +12,7 @@ from safetensors.torch import save_file
 from ._catalogue import DataInfo
 from ._errors import DataError
 from ._split import Part, Reader, Split, split_checksum
+from ._whole import atomic
 
 FORMAT = "vmcr2-data-1"
 
@@ -89,20 +88,12 @@ def write_packed(info: DataInfo, class_names: tuple[str, ...], train: Split, tes
         "train_sha256": split_checksum(train),
         "test_sha256": split_checksum(test),
     }
-    # in the same folder, because a replace is atomic within one file system only
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary.touch(exist_ok=True)
-        mode = temporary.stat().st_mode  # what the user's umask gives; safetensors would leave 0600
-        save_file(tensors, temporary, metadata)
-        temporary.chmod(mode)
-        os.replace(temporary, target)
+        with atomic(target) as temporary:
+            save_file(tensors, temporary, metadata)
     except (SafetensorError, OSError) as error:
         raise DataError(f"{target} cannot be written ({error}): name another target") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
 
 
 def _metadata(path: Path) -> dict[str, str]:

@@ -15,7 +15,7 @@ from ._eigen import (
     leading_eigenpairs,
     pseudo_random,
 )
-from ._inputs import check_count, check_features
+from ._inputs import check_count
 from ._linalg import Guard, full_precision
 from ._projections import project_unit_columns
 
@@ -58,9 +58,7 @@ def latch(
             [0., 1.]]), tensor([[1., 0.],
             [0., 1.]]))
     """
-    guard = Guard(validate, fault)
-    check_features(z, guard)
-    samples = Samples([(z, labels)], num_classes, guard, max_class_size=max_class_size)
+    samples = Samples([(z, labels)], num_classes, Guard(validate, fault), max_class_size=max_class_size)
     return _latch(samples, atoms_per_class, method, rounds, budget, num_samples=len(z))
 
 

@@ -40,7 +40,11 @@ def evaluation_tensors(
         "effective_ranks": effective_ranks(side.features, side.labels, num_classes),
         "confusion": confusion(unseen.labels.to(predicted.device), predicted, num_classes),
     }
-    return tensors | _nearest_pictures(side, train, num_classes) | _worst_pictures(side, unseen, unseen_features)
+    return (
+        tensors
+        | _nearest_pictures(side, train, num_classes)
+        | _worst_pictures(side, unseen, unseen_features, predicted)
+    )
 
 
 def confusion(labels: Tensor, predicted: Tensor, num_classes: int) -> Tensor:
@@ -73,12 +77,11 @@ def _nearest_pictures(side: TrainingSide, train: Split, num_classes: int) -> dic
     return {"nearest_pictures": pictures, "nearest_index": index}
 
 
-def _worst_pictures(side: TrainingSide, unseen: Split, features: Tensor) -> dict[str, Tensor]:
+def _worst_pictures(side: TrainingSide, unseen: Split, features: Tensor, predicted: Tensor) -> dict[str, Tensor]:
     """The mistakes whose own class is furthest, compared with the class they were taken for."""
     residuals = side.classifier.residuals(features)
     labels = unseen.labels.to(residuals.device)
     own = residuals.gather(1, labels.unsqueeze(1)).squeeze(1)
-    predicted = side.classifier.predict(features)
     gap = own - residuals.gather(1, predicted.unsqueeze(1)).squeeze(1)
     wrong = predicted != labels
     order = gap.masked_fill(~wrong, -torch.inf).argsort(descending=True)

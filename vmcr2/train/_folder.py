@@ -7,8 +7,6 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from .._version import __version__
+from ..data._whole import atomic
 from ._config import Config
 from ._errors import UserError
 
@@ -114,17 +113,6 @@ class RunFolder:
         return summary
 
 
-@contextmanager
-def atomic(path: Path) -> Iterator[Path]:
-    """A temporary path that takes the place of ``path`` once the block has ended well."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def write_text(path: Path, text: str) -> None:
     """Atomically."""
     with atomic(path) as temporary:
@@ -135,10 +123,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
     """Atomically, as safetensors."""
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with atomic(path) as temporary:
-        temporary.touch()  # by the user's umask: safetensors would keep the file from everybody else
-        mode = temporary.stat().st_mode
         save_file(whole, temporary, metadata)
-        temporary.chmod(mode)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

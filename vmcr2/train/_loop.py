@@ -22,7 +22,7 @@ from ._config import Config
 from ._errors import UserError
 from ._evaluate import TrainingSide, accuracy, embed, evaluate_training, evaluate_unseen
 from ._folder import RunFolder, manifest, read_tensors, write_tensors
-from ._objective import CrossEntropy, build_objective, fault_of, set_schedules, state_to_save
+from ._objective import CrossEntropy, build_objective, fault_of, set_schedules
 from ._run import Listener, Run, TrainingError
 from ._schedule import learning_rate
 from ._split import epoch_order, hold_out
@@ -187,12 +187,20 @@ class Trainer:
         record |= self._batch_rates(step.features, step.labels[step.index])
         every = config.eval_every or (math.ceil(config.epochs / 10) if self.held is not None else 0)
         if every and position.epoch % every == 0 and position.epoch < config.epochs:
-            side = self.measure()
-            record |= {"train_delta_r": side.figures["train_delta_r"]}
-            if self.held is not None:
-                features = embed(config, self.network, self.held, self.device)
-                record["holdout_accuracy"] = accuracy(side.classifier.predict(features).cpu(), self.held.labels)
+            record |= self._progress()
         return record
+
+    def _progress(self) -> dict[str, float]:
+        """The two figures that are watched on the way; the whole evaluation comes at the end."""
+        labels = self.step.labels
+        features = embed(self.config, self.network, self.train_split, self.device)
+        full = rate_reduction(features.double(), labels, self.num_classes, eps_sq=self.config.eps_sq)
+        figures = {"train_delta_r": full.delta.item()}
+        if self.held is not None:
+            classifier = NearestSubspace(self.num_classes).fit(features, labels)
+            held = embed(self.config, self.network, self.held, self.device)
+            figures["holdout_accuracy"] = accuracy(classifier.predict(held).cpu(), self.held.labels)
+        return figures
 
     def _batch_rates(self, z: Tensor, labels: Tensor) -> dict[str, float]:
         terms = rate_reduction(z, labels, self.num_classes, eps_sq=self.config.eps_sq)
@@ -242,8 +250,8 @@ class Trainer:
             "parameters": sum(parameter.numel() for parameter in self.network.parameters()),
         }
         write_tensors(folder.model, dict(self.network.state_dict()))
-        if saved := state_to_save(self.objective):
-            write_tensors(folder.objective, saved)
+        if learned := self.objective.state_dict():  # Γ and A, or the head of cross-entropy; exact MCR² has nothing
+            write_tensors(folder.objective, learned)
         write_tensors(folder.subspaces, {"bases": side.classifier.bases, "energies": side.classifier.energies})
         write_tensors(folder.evaluation, evaluation_tensors(side, self.train_split, unseen, features, self.num_classes))
         folder.write_summary(summary)

@@ -64,11 +64,6 @@ def set_schedules(objective: Objective, config: Config, progress: float) -> None
             setattr(objective, name, start + (end - start) * progress)
 
 
-def state_to_save(objective: Objective) -> dict[str, Tensor]:
-    """Γ, A and whether they were latched; or the head of cross-entropy."""
-    return {name: value.detach().to("cpu", copy=True) for name, value in objective.state_dict().items()}
-
-
 def fault_of(objective: Objective) -> Tensor:
     """The device flag of the objective; cross-entropy has none."""
     return objective.fault if not isinstance(objective, CrossEntropy) else torch.zeros((), dtype=torch.bool)
