@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -47,6 +46,7 @@ class HardClasses:
         self._counts = self._counts.scatter_add(0, labels, ones)
         self.sizes = self._counts.to(dtype)
         self.proportions = self.sizes / self.num_samples
+        self._groups: list[ClassGroup] = []
 
     def sum(self, x: Tensor) -> Tensor:
         """Σ over each class's samples: (m, n) -> (k, n)."""
@@ -56,22 +56,28 @@ class HardClasses:
         """Each sample's row of a table with one row per class: (k, n) -> (m, n)."""
         return table[self.labels]
 
-    def groups(self, guard: Guard) -> Iterator[ClassGroup]:
+    def groups(self, guard: Guard) -> list[ClassGroup]:
         """Present classes in groups of about one size, or one group of fixed size where values are not looked at."""
+        if not self._groups:
+            self._groups = self._grouped(guard)
+        return self._groups
+
+    def _grouped(self, guard: Guard) -> list[ClassGroup]:
         order = torch.argsort(self.labels, stable=True)
         starts = self._counts.cumsum(0) - self._counts
         if guard.static(self.labels):
             size = self.static_size()
             guard.report(self._counts > size, lambda: "a class is larger than max_class_size")
-            yield self._group(torch.arange(self.num_classes, device=order.device), size, order, starts)
-            return
+            return [self._group(torch.arange(self.num_classes, device=order.device), size, order, starts)]
+        groups = []
         counts = self._counts.tolist()
         present = sorted((j for j in range(self.num_classes) if counts[j]), key=lambda j: -counts[j])
         while present:
             size = counts[present[0]]
             end = sum(counts[j] >= GROUP_RATIO * size for j in present)
-            yield self._group(torch.tensor(present[:end], device=order.device), size, order, starts)
+            groups.append(self._group(torch.tensor(present[:end], device=order.device), size, order, starts))
             present = present[end:]
+        return groups
 
     def static_size(self) -> int:
         """Room per class while shapes are fixed: ``max_class_size``, or 8 standard deviations above an even share."""

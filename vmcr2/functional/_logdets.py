@@ -19,6 +19,7 @@ from ._linalg import (
     cholesky_inverse,
     cholesky_solve,
     factor_identity_plus,
+    inverse_identity_plus,
     logdet,
     wants_gradient,
 )
@@ -46,6 +47,16 @@ def expansion(z: Tensor, eps_sq: float, backend: Backend, guard: Guard) -> Tenso
     return attach_gradient(value, z, gradient)
 
 
+def expansion_gradient(z: Tensor, eps_sq: float, guard: Guard) -> Tensor:
+    """∂R/∂Z alone, (m, d), of checked rows no longer than 1: an inverse in place of a log-det."""
+    m, d = z.shape
+    alpha = d / (m * eps_sq)
+    use_gram = _smaller_side_is_gram(m, d, "auto")
+    inverse = inverse_identity_plus(z if use_gram else z.T, guard, alpha).mul_(alpha)
+    wide = z.to(inverse.dtype)
+    return (inverse @ wide if use_gram else wide @ inverse).to(z.dtype)
+
+
 def compression(z: Tensor, classes: Classes, eps_sq: float, backend: Backend, guard: Guard) -> Tensor:
     """R_c(Z, Π) of checked features and classes."""
     if backend == "loop":
@@ -56,25 +67,33 @@ def compression(z: Tensor, classes: Classes, eps_sq: float, backend: Backend, gu
 
 
 def _hard(z: Tensor, classes: HardClasses, eps_sq: float, backend: Backend, guard: Guard) -> Tensor:
-    m, d = z.shape
     wanted = wants_gradient(z)
     with torch.no_grad():
-        root_alpha = (d / eps_sq * safe_reciprocal(classes.sizes)).sqrt()
-        # ∂R_c/∂Z_j = γ_j α_j S_j⁻¹ Z_j, and with P = √α_j Z_j that is (γ_j √α_j) S_j⁻¹ P
-        outer = classes.proportions * root_alpha
-        value = z.new_zeros(())
-        gradient = z.new_zeros(m + 1, d) if wanted else None
-        for group in classes.groups(guard):
-            P = group.gather(z, root_alpha)
-            use_gram = _smaller_side_is_gram(P.shape[1], d, backend)
-            left = P if use_gram else P.mT
-            factor = factor_identity_plus(left, guard)
-            value += 0.5 * (classes.proportions[group.classes] * logdet(factor)).sum()
-            if gradient is not None:
-                inverse = cholesky_inverse(factor).mul_(outer[group.classes, None, None])
-                wide = P.to(inverse.dtype)
-                group.add_to(gradient, (inverse @ wide if use_gram else wide @ inverse).to(z.dtype))
-    return value if gradient is None else attach_gradient(value, z, gradient[:m])
+        value, gradient = hard_compression(z, classes, eps_sq, backend, guard, with_gradient=wanted)
+    return attach_gradient(value, z, gradient) if wanted else value
+
+
+def hard_compression(
+    z: Tensor, classes: HardClasses, eps_sq: float, backend: Backend, guard: Guard, *, with_gradient: bool = False
+) -> tuple[Tensor, Tensor]:
+    """R_c and ∂R_c/∂Z, (m, d), or an empty one if it is not asked for."""
+    m, d = z.shape
+    root_alpha = (d / eps_sq * safe_reciprocal(classes.sizes)).sqrt()
+    # ∂R_c/∂Z_j = γ_j α_j S_j⁻¹ Z_j, and with P = √α_j Z_j that is (γ_j √α_j) S_j⁻¹ P
+    outer = classes.proportions * root_alpha
+    value = z.new_zeros(())
+    gradient = z.new_zeros(m + 1 if with_gradient else 0, d)
+    for group in classes.groups(guard):
+        P = group.gather(z, root_alpha)
+        use_gram = _smaller_side_is_gram(P.shape[1], d, backend)
+        left = P if use_gram else P.mT
+        factor = factor_identity_plus(left, guard)
+        value += 0.5 * (classes.proportions[group.classes] * logdet(factor)).sum()
+        if with_gradient:
+            inverse = cholesky_inverse(factor).mul_(outer[group.classes, None, None])
+            wide = P.to(inverse.dtype)
+            group.add_to(gradient, (inverse @ wide if use_gram else wide @ inverse).to(z.dtype))
+    return value, gradient[:m]
 
 
 def _soft(z: Tensor, classes: SoftClasses, eps_sq: float, backend: Backend, guard: Guard) -> Tensor:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ._classes import Classes, safe_reciprocal
+from ._linalg import products_as_asked
 from ._pairs import Pairs
 
 
@@ -80,9 +81,10 @@ def atom_terms(dictionary: Tensor, codes: Tensor, proportions: Tensor, num_sampl
 
 def data_terms(z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor) -> DataTerms:
     """All that a step needs of ZΓ."""
-    coordinates = z @ dictionary
-    projected = classes.sum(coordinates.square()) * safe_reciprocal(classes.sizes).unsqueeze(1)
-    return DataTerms(projected.T, z.T @ coordinates.mul_(classes.spread(codes.T)) / len(z))
+    with products_as_asked():
+        coordinates = z @ dictionary
+        projected = classes.sum(coordinates.square()) * safe_reciprocal(classes.sizes).unsqueeze(1)
+        return DataTerms(projected.T, z.T @ coordinates.mul_(classes.spread(codes.T)) / len(z))
 
 
 def dictionary_gradient(atoms: AtomTerms, data: DataTerms) -> Tensor:
@@ -98,10 +100,16 @@ def codes_gradient(atoms: AtomTerms, data: DataTerms) -> Tensor:
 def expanded(z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
     """D and ∂D/∂z = (4/m)(Ĉ_j − ΓDiag(Â_j)Γᵀ)z_i."""
     m = len(z)
-    model = (z @ dictionary).mul_(classes.spread(codes.T)) @ dictionary.T  # ΓDiag(Â_j)Γᵀ z_i
+    model = modelled(z, classes, dictionary, codes)
     cross = (model * z).sum() / m
     own = (codes * atom_product(dictionary, codes, m) * classes.proportions).sum()
     return pairs.penalty - 2.0 * cross + own, (pairs.pull - model).mul_(4.0 / m)
+
+
+def modelled(z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor) -> Tensor:
+    """ΓDiag(Â_j)Γᵀ z_i of each sample's class, (m, d)."""
+    with products_as_asked():
+        return (z @ dictionary).mul_(classes.spread(codes.T)) @ dictionary.T
 
 
 def dense(z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +16,23 @@ from ._linalg import Guard, attach_gradient, wants_gradient, working_dtype
 from ._pairs import Pairs, same_class_pairs
 
 Scalar = float | Tensor
+
+
+class OwnTerms(NamedTuple):
+    """What Γ and Â contribute by themselves, given the labels' proportions: no feature is needed for it."""
+
+    rates: rate.DictionaryRate
+    atoms: _mismatch.AtomTerms
+
+
+def own_terms(
+    dictionary: Tensor, codes: Tensor, proportions: Tensor, c: float, num_samples: int, guard: Guard
+) -> OwnTerms:
+    """R^v with its gradients, and the dictionary's part of the mismatch."""
+    return OwnTerms(
+        rate.expansion_with_gradients(dictionary, codes, proportions, c, guard),
+        _mismatch.atom_terms(dictionary, codes, proportions, num_samples),
+    )
 
 
 @dataclass(frozen=True)
@@ -40,7 +58,8 @@ class Problem:
         with torch.no_grad():
             value, by_features = _mismatch.expanded(self.z, self.classes, dictionary, codes, self.pairs)
             if wants_dictionary or wants_codes:
-                atoms, data = self._mismatch_parts(dictionary, codes)
+                atoms = _mismatch.atom_terms(dictionary, codes, self.classes.proportions, len(self.z))
+                data = self.data_terms(dictionary, codes)
         if wants_gradient(self.z):
             value = attach_gradient(value, self.z, by_features)
         if wants_dictionary:
@@ -50,17 +69,20 @@ class Problem:
             value = attach_gradient(value, codes, by_codes)
         return value
 
-    def block_gradients(self, dictionary: Tensor, codes: Tensor) -> tuple[Tensor, Tensor, _mismatch.AtomTerms]:
-        """∂/∂Γ, and (∂/∂Â_j)/γ_j, of the objective; and the dictionary's own terms, which the step sizes need."""
-        rates = rate.expansion_with_gradients(dictionary, codes, self.classes.proportions, self.c, self.guard)
-        atoms, data = self._mismatch_parts(dictionary, codes)
+    def own_terms(self, dictionary: Tensor, codes: Tensor) -> OwnTerms:
+        """What Γ and Â contribute by themselves."""
+        return own_terms(dictionary, codes, self.classes.proportions, self.c, len(self.z), self.guard)
+
+    def data_terms(self, dictionary: Tensor, codes: Tensor) -> _mismatch.DataTerms:
+        """What the features contribute through the dictionary."""
+        return _mismatch.data_terms(self.z, self.classes, dictionary, codes)
+
+    def block_gradients(self, codes: Tensor, own: OwnTerms, data: _mismatch.DataTerms) -> tuple[Tensor, Tensor]:
+        """∂/∂Γ, and (∂/∂Â_j)/γ_j, of the objective."""
+        rates, atoms = own
         by_dictionary = rates.dictionary_gradient - self.weight * _mismatch.dictionary_gradient(atoms, data)
         by_codes = self.c / 2 * (rates.leverage.unsqueeze(1) - 1.0 / (1.0 + self.c * codes))
-        return by_dictionary, by_codes - self.weight * _mismatch.codes_gradient(atoms, data), atoms
-
-    def _mismatch_parts(self, dictionary: Tensor, codes: Tensor) -> tuple[_mismatch.AtomTerms, _mismatch.DataTerms]:
-        atoms = _mismatch.atom_terms(dictionary, codes, self.classes.proportions, len(self.z))
-        return atoms, _mismatch.data_terms(self.z, self.classes, dictionary, codes)
+        return by_dictionary, by_codes - self.weight * _mismatch.codes_gradient(atoms, data)
 
 
 def build_problem(

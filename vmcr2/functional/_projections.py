@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ._linalg import normalize_rows
-
 
 def project_unit_columns(x: Tensor) -> Tensor:
     """argmin_Y ‖Y − X‖_F over unit columns (Algorithm 1, line 10): X_l / ‖X_l‖.
@@ -17,12 +15,13 @@ def project_unit_columns(x: Tensor) -> Tensor:
     tensor([[0.6000, 1.0000],
             [0.8000, 0.0000]])
     """
-    tiny = torch.finfo(x.dtype).tiny
-    visible = torch.where(x.abs().amax(0, keepdim=True) > tiny, x, x / tiny)  # subnormal columns have a direction too
-    unit = normalize_rows(visible.T).T
-    first = torch.zeros_like(unit[:, :1])
-    first[0] = 1.0
-    return torch.where((x == 0).all(0, keepdim=True), first, unit)
+    largest = x.abs().amax(0, keepdim=True)
+    # by the largest entry first, so that squares stay in range; a zero column stays zero
+    scaled = x / largest.clamp_min(torch.finfo(x.dtype).tiny)
+    norm = torch.linalg.vector_norm(scaled, dim=0, keepdim=True)
+    unit: Tensor = scaled / norm.clamp_min(torch.finfo(x.dtype).tiny)
+    unit[0] += (largest[0] == 0).to(x.dtype)
+    return unit
 
 
 def project_nonnegative(x: Tensor) -> Tensor:

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from ._inputs import check_features, check_not_negative, read_classes
 from ._linalg import Guard, full_precision, working_dtype
-from ._mismatch import coherence_norm
-from ._problem import Problem, Scalar, build_problem, read_problem, weight_from
+from ._mismatch import DataTerms, coherence_norm
+from ._problem import OwnTerms, Problem, Scalar, build_problem, read_problem, weight_from
 from ._projections import project_nonnegative, project_simplex, project_unit_columns, rescale_trace
 
 CodesRule = Literal["free", "simplex", "rescaled"]
@@ -144,6 +144,8 @@ def variational_step(
             problem,
             dictionary,
             codes,
+            problem.own_terms(dictionary, codes),
+            problem.data_terms(dictionary, codes),
             nu_dictionary=nu_dictionary,
             nu_codes=nu_codes,
             codes_rule=codes_rule,
@@ -155,14 +157,17 @@ def take_step(
     problem: Problem,
     dictionary: Tensor,
     codes: Tensor,
+    own: OwnTerms,
+    data: DataTerms,
     *,
     nu_dictionary: Scalar,
     nu_codes: Scalar,
     codes_rule: CodesRule,
     cap_codes_step: bool,
 ) -> tuple[Tensor, Tensor]:
-    """The step on a checked problem."""
-    by_dictionary, by_codes, atoms = problem.block_gradients(dictionary, codes)
+    """The step on a checked problem, from its terms at Γ and Â."""
+    by_dictionary, by_codes = problem.block_gradients(codes, own, data)
+    atoms = own.atoms
     lipschitz = _lipschitz_dictionary(problem, codes)
     moving = lipschitz > 0
     rate = torch.where(moving, nu_dictionary / torch.where(moving, lipschitz, 1.0), 0.0)

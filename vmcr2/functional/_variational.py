@@ -222,7 +222,8 @@ def variational_gradients(
             guard=guard,
         )
         _, by_features = _mismatch.expanded(problem.z, problem.classes, dictionary, codes, problem.pairs)
-        by_dictionary, by_codes, _ = problem.block_gradients(dictionary, codes)
+        own, data = problem.own_terms(dictionary, codes), problem.data_terms(dictionary, codes)
+        by_dictionary, by_codes = problem.block_gradients(codes, own, data)
         by_codes = by_codes * problem.classes.proportions
         return VariationalGradients(-problem.weight * by_features, by_dictionary, by_codes)
 

@@ -6,8 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from ..functional import RateTerms
+from ..functional._classes import Classes, HardClasses
 from ..functional._inputs import check_count, check_positive, read_classes, unit_features
-from ..functional._linalg import Guard, full_precision
+from ..functional._linalg import Guard, attach_gradient, full_precision
+from ..functional._pull import exact_pull
 from ..functional._rates import rates_of
 
 
@@ -65,6 +67,31 @@ class MCR2Loss(nn.Module):
         z = unit_features(z, guard, self.normalize)
         classes = read_classes(labels, z, self.num_classes, guard, self.max_class_size)
         return rates_of(z, classes, self.eps_sq, "auto", guard)
+
+    @full_precision
+    def surrogate(self, z: Tensor, labels: Tensor, ahead: Classes | None = None) -> Tensor:
+        """The loss for a training step: the same gradient in z, but the value is 0, and no log-det is taken for it.
+
+        With ``normalize=False`` rows must not be longer than 1. ``ahead`` is what :meth:`look_ahead` gave for these
+        labels. Memberships are taken as constants.
+        """
+        guard = Guard(self.validate, self.fault)
+        z = unit_features(z, guard, self.normalize)
+        with torch.no_grad():
+            x = z.detach()
+            classes = ahead or read_classes(labels, x, self.num_classes, guard, self.max_class_size)
+            gradient = exact_pull(x, classes, self.eps_sq, guard)
+        return attach_gradient(z.new_zeros(()), z, gradient)
+
+    @torch.no_grad()
+    def look_ahead(self, labels: Tensor) -> Classes:
+        """What :meth:`surrogate` needs of the labels alone; it can be made while the network still computes z."""
+        guard = Guard(self.validate, self.fault)
+        like = torch.empty(len(labels), 0, device=labels.device)
+        classes = read_classes(labels, like, self.num_classes, guard, self.max_class_size)
+        if isinstance(classes, HardClasses):
+            classes.groups(guard)
+        return classes
 
     def extra_repr(self) -> str:
         """The arguments."""

@@ -10,10 +10,13 @@ from torch import Tensor
 
 from .._buffers import PreciseBuffers, precise_dtype
 from ..functional import Batches, CodesRule, VariationalTerms, latch, latch_batches, project_unit_columns
+from ..functional._classes import Classes
 from ..functional._eigen import pseudo_random
-from ..functional._inputs import check_count, check_positive, unit_features
-from ..functional._linalg import Guard, full_precision, tracing
-from ..functional._problem import Problem, build_problem, weight_from
+from ..functional._inputs import check_count, check_positive, read_classes, unit_features
+from ..functional._linalg import Guard, attach_gradient, full_precision, tracing
+from ..functional._mismatch import DataTerms
+from ..functional._problem import OwnTerms, Problem, Scalar, build_problem, own_terms, weight_from
+from ..functional._pull import Ahead, variational_pull
 from ..functional._steps import apply_codes_rule, check_codes_rule, take_step
 from ..functional._variational import terms_of
 from ._scalars import DeviceScalars, Scheduled
@@ -129,8 +132,54 @@ class VMCR2Loss(PreciseBuffers):
             self._step(problem, labels)
         # R(z) may be skipped only where nothing is recorded: a captured graph must obey a later assignment
         with_expansion = tracing() or self.batch_expansion != 0
-        terms = terms_of(problem, *self._atoms(problem), with_expansion=with_expansion)
+        terms = terms_of(problem, *self._atoms(problem.z), with_expansion=with_expansion)
         return -terms.objective - self.scalars.device("batch_expansion", problem.z.dtype) * terms.expansion
+
+    @full_precision
+    def surrogate(self, z: Tensor, labels: Tensor, ahead: Ahead | None = None) -> Tensor:
+        """The loss for a training step: the same steps on Γ and A and the same gradient in z, but the value is 0.
+
+        The value costs as much as the rest and only a log needs it: ``loss(z, labels, update=False)`` afterwards.
+        With ``normalize=False`` rows must not be longer than 1. ``ahead`` is what :meth:`look_ahead` gave for these
+        labels at the present Γ and A.
+        """
+        stepping = self.training and torch.is_grad_enabled()
+        guard = self._guard()
+        z = unit_features(z, guard, self.normalize, self.dim)
+        with torch.no_grad():
+            x = z.detach()
+            classes = self._classes(labels, x) if ahead is None else ahead.classes
+            if stepping and not self._is_latched:
+                self._latch_on(x, labels)
+            # R(z) may be skipped only where nothing is recorded: a captured graph must obey a later assignment
+            wants_expansion = tracing() or self.batch_expansion != 0
+            gradient, dictionary, codes = variational_pull(
+                x,
+                classes,
+                *self._atoms(x),
+                None if ahead is None else ahead.own,
+                self._move if stepping else None,
+                eps_sq=self.eps_sq,
+                weight=self._weight(x),
+                batch_expansion=self.scalars.device("batch_expansion", x.dtype) if wants_expansion else None,
+                debias=self.debias,
+                guard=guard,
+            )
+            if stepping:
+                self._keep(dictionary, codes)
+        return attach_gradient(z.new_zeros(()), z, gradient)
+
+    @full_precision
+    @torch.no_grad()
+    def look_ahead(self, labels: Tensor) -> Ahead:
+        """What the next :meth:`surrogate` needs of the labels, Γ and A alone: R^v and the dictionary's own terms.
+
+        It can be made while the network still computes z. Valid until Γ and A change.
+        """
+        like = self.dictionary.new_empty(len(labels), 0)
+        classes = self._classes(labels, like)
+        own = own_terms(*self._atoms(like), classes.proportions, self.dim / self.eps_sq, len(labels), self._guard())
+        return Ahead(classes, own)
 
     @full_precision
     def terms(self, z: Tensor, labels: Tensor) -> VariationalTerms:
@@ -140,7 +189,7 @@ class VMCR2Loss(PreciseBuffers):
         M = 0 the mismatch cancels in float32: ``functional.mismatch(…, method="precise")`` is the one for logs.
         """
         problem = self._problem(z, labels)
-        return terms_of(problem, *self._atoms(problem))
+        return terms_of(problem, *self._atoms(problem.z))
 
     @full_precision
     def update(self, z: Tensor, labels: Tensor) -> None:
@@ -198,38 +247,55 @@ class VMCR2Loss(PreciseBuffers):
     def _step(self, problem: Problem, labels: Tensor) -> None:
         with torch.no_grad():
             if not self._is_latched:
-                if tracing() and not torch.compiler.is_compiling():
-                    raise RuntimeError("latch the loss before capturing it in a CUDA graph: loss.latch(z, labels)")
-                self._latch(problem.z.detach(), labels)
-            dictionary, codes = take_step(
-                problem,
-                *self._atoms(problem),
-                nu_dictionary=self.scalars.device("nu_dictionary", problem.z.dtype),
-                nu_codes=self.scalars.device("nu_codes", problem.z.dtype),
-                codes_rule=self.codes_rule,
-                cap_codes_step=self.cap_codes_step,
-            )
-            self.dictionary.copy_(dictionary)
-            self.codes.copy_(codes)
+                self._latch_on(problem.z.detach(), labels)
+            atoms = self._atoms(problem.z)
+            self._keep(*self._move(problem, problem.own_terms(*atoms), problem.data_terms(*atoms)))
+
+    def _latch_on(self, z: Tensor, labels: Tensor) -> None:
+        if tracing() and not torch.compiler.is_compiling():
+            raise RuntimeError("latch the loss before capturing it in a CUDA graph: loss.latch(z, labels)")
+        self._latch(z, labels)
+
+    def _move(self, problem: Problem, own: OwnTerms, data: DataTerms) -> tuple[Tensor, Tensor]:
+        return take_step(
+            problem,
+            *self._atoms(problem.z),
+            own,
+            data,
+            nu_dictionary=self.scalars.device("nu_dictionary", problem.z.dtype),
+            nu_codes=self.scalars.device("nu_codes", problem.z.dtype),
+            codes_rule=self.codes_rule,
+            cap_codes_step=self.cap_codes_step,
+        )
+
+    def _keep(self, dictionary: Tensor, codes: Tensor) -> None:
+        self.dictionary.copy_(dictionary)
+        self.codes.copy_(codes)
 
     def _problem(self, z: Tensor, labels: Tensor) -> Problem:
         guard = self._guard()
         z = unit_features(z, guard, self.normalize, self.dim)
-        penalty = "mu" if self.mu is not None else "weight"
-        given = {penalty: self.scalars.device(penalty, z.dtype)}
         return build_problem(
             z,
             labels,
             self.num_classes,
             eps_sq=self.eps_sq,
-            weight=weight_from(given.get("mu"), given.get("weight"), len(z)),
+            weight=self._weight(z),
             debias=self.debias,
             max_class_size=self.max_class_size,
             guard=guard,
         )
 
-    def _atoms(self, problem: Problem) -> tuple[Tensor, Tensor]:
-        return self.dictionary.to(problem.z.dtype), self.codes.to(problem.z.dtype)
+    def _weight(self, z: Tensor) -> Scalar:
+        if self.mu is not None:
+            return weight_from(self.scalars.device("mu", z.dtype), None, len(z))
+        return weight_from(None, self.scalars.device("weight", z.dtype), len(z))
+
+    def _classes(self, labels: Tensor, like: Tensor) -> Classes:
+        return read_classes(labels, like, self.num_classes, self._guard(), self.max_class_size)
+
+    def _atoms(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        return self.dictionary.to(like.dtype), self.codes.to(like.dtype)
 
     def _guard(self) -> Guard:
         return Guard(self.validate, self.fault)

@@ -1,0 +1,54 @@
+"""Work beside the main stream: on CUDA a fork and a join, which a captured graph keeps as branches; elsewhere nothing.
+
+The discipline that makes it safe without ``record_stream``: what a branch reads stays alive until the join, what it
+makes is read after the join, and a lane forks anew from the main stream before it is used again.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+import torch
+from torch import Tensor
+
+_LANES: dict[tuple[int, int], torch.cuda.Stream] = {}
+
+
+class Aside:
+    """``with Aside(z) as side:`` runs its block beside what follows; ``side.join()`` before the results are read.
+
+    Args:
+        tensor: anything on the device in question.
+        lane: branches that run at the same time take different lanes.
+
+    >>> with Aside(torch.ones(1)) as side:
+    ...     two = torch.ones(1) + 1
+    >>> side.join()
+    >>> two
+    tensor([2.])
+    """
+
+    def __init__(self, tensor: Tensor, lane: int = 0) -> None:
+        self._lane: torch.cuda.Stream | None = None
+        if tensor.is_cuda and not torch.compiler.is_compiling():
+            key = (tensor.device.index, lane)
+            if key not in _LANES:
+                _LANES[key] = torch.cuda.Stream(tensor.device)  # type: ignore[no-untyped-call]
+            self._lane = _LANES[key]
+        self._context = torch.cuda.stream(self._lane)
+
+    def __enter__(self) -> Aside:
+        if self._lane is not None:
+            self._lane.wait_stream(torch.cuda.current_stream(self._lane.device))
+        self._context.__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._context.__exit__(kind, error, trace)
+
+    def join(self) -> None:
+        """The current stream waits for the branch."""
+        if self._lane is not None:
+            torch.cuda.current_stream(self._lane.device).wait_stream(self._lane)
