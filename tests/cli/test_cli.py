@@ -503,7 +503,7 @@ def test_a_run_that_breaks_says_so_and_exits_with_1(begun: Path) -> None:
     said = in_process("train", "--objective", "ce", "--epochs", "2", "--set", "lr=1e30", "--json", "--out", "run")
     assert said.code == 1
     assert said.out == ""
-    assert re.fullmatch(r"vmcr2: the loss broke in epoch 1 .*lower lr.*\n", said.err)
+    assert re.fullmatch(r"vmcr2: training broke in epoch 1, not finite: the features.*Lower lr.*\n", said.err)
     assert not Path("run/summary.json").exists()
     assert Path("run/metrics.jsonl").read_text() == ""
     assert (begun / "config.json").exists()

@@ -136,6 +136,9 @@ class StopAfter:
         if record["epoch"] == self.last:
             raise KeyboardInterrupt
 
+    def note(self, text: str) -> None:
+        raise AssertionError(text)
+
 
 @pytest.mark.parametrize(
     ("changes", "stop"),

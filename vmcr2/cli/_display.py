@@ -46,14 +46,20 @@ class PlainDisplay:
         """Say where it goes."""
         self.epochs = config.epochs
         self.every = max(1, config.epochs // _PLAIN_LINES)
+        self.shown = first_epoch
         typer.echo(f"{_title(config)} -> {folder}" + (f", resumed after epoch {first_epoch}" if first_epoch else ""))
 
     def epoch(self, record: dict[str, Any]) -> None:
         """A line now and then."""
         epoch = record["epoch"]
-        if epoch == 1 or epoch % self.every == 0 or epoch == self.epochs:
+        if epoch == 1 or epoch // self.every > self.shown // self.every or epoch == self.epochs:
+            self.shown = epoch
             left = record["seconds"] / epoch * (self.epochs - epoch)
             typer.echo(f"epoch {epoch}/{self.epochs}  {describe(record)}  {left:.0f} s left")
+
+    def note(self, text: str) -> None:
+        """On a line of its own."""
+        typer.echo(text)
 
 
 class LiveDisplay:
@@ -79,6 +85,10 @@ class LiveDisplay:
         self.progress.update(self.task, completed=record["epoch"])
         self.live.update(Group(self.progress, Text(describe(self.latest))))
 
+    def note(self, text: str) -> None:
+        """Above the bar."""
+        self.live.console.print(text, highlight=False, markup=False)
+
 
 class Silent:
     """For --json."""
@@ -88,6 +98,10 @@ class Silent:
 
     def epoch(self, record: dict[str, Any]) -> None:
         """Nothing."""
+
+    def note(self, text: str) -> None:
+        """On stderr: stdout is for the JSON."""
+        typer.echo(text, err=True)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d, max_pool2d, relu
 
 from ..functional._inputs import check_count
+from ._convolutions import convolve_3x3, convolve_stem
 from ._head import reshaping_head, unit_rows
 
 
@@ -28,8 +29,8 @@ class BasicBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(n, in_channels, h, w) -> (n, channels, ⌈h/stride⌉, ⌈w/stride⌉)."""
-        out = relu(self.bn1(self.conv1(x)), inplace=True)
-        out = self.bn2(self.conv2(out))
+        out = relu(self.bn1(convolve_3x3(self.conv1, x)), inplace=True)
+        out = self.bn2(convolve_3x3(self.conv2, out))
         out += x if self.downsample is None else self.downsample(x)
         return relu(out, inplace=True)
 
@@ -72,7 +73,7 @@ class ResNet18(nn.Module):
 
     def backbone(self, images: Tensor) -> Tensor:
         """What torchvision's network passes to ``fc``: (n, c, h, w) -> (n, 512)."""
-        x = relu(self.bn1(self.conv1(images)), inplace=True)
+        x = relu(self.bn1(convolve_stem(self.conv1, images)), inplace=True)
         x = max_pool2d(x, kernel_size=3, stride=2, padding=1)
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         return adaptive_avg_pool2d(x, 1).flatten(1)

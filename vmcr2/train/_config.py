@@ -116,6 +116,14 @@ class Config:
     """Of the network's start, the order of samples, augmentation and dropout."""
     device: str = "auto"
     """"cpu", "cuda", or "auto": cuda where there is one."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of the network; objectives stay in float32. "auto" is bfloat16 on a GPU, float32 elsewhere."""
+    engine: Literal["auto", "eager", "captured"] = "auto"
+    """"captured" replays the step as one CUDA graph; "auto" does so on a GPU, if it can."""
+    compile: Literal["auto", "yes", "no"] = "auto"
+    """torch.compile of the network; "auto" where the run is long enough to win the compile time back."""
+    log_every: int = 0
+    """Epochs between lines of metrics. 0: about 400 lines over the run."""
     eval_every: int = 0
     """Epochs between measurements on the whole training set and the hold-out. 0: at the end only, and with a hold-out
     ten times on the way."""
@@ -229,7 +237,7 @@ _NOT_NEGATIVE = (
     "checkpoint_seconds",
 )
 _COUNTS = {"dim": 1, "atoms_per_class": 1, "latch_every": 1, "epochs": 1, "batch_size": 1, "image_size": 1}
-_FROM_ZERO = {"holdout": 0, "crop_padding": 0, "eval_every": 0, "seed": 0}
+_FROM_ZERO = {"holdout": 0, "crop_padding": 0, "log_every": 0, "eval_every": 0, "seed": 0}
 
 
 def _check(config: Config) -> None:

@@ -10,12 +10,16 @@ from torch import Tensor, nn
 from ..classifiers import NearestSubspace
 from ..data import Split
 from ..functional import rate_reduction, subspace_overlap
+from ..functional._classes import ClassGroup, HardClasses
+from ..functional._linalg import Guard
 from ._config import Config
+from ._numerics import arranged, numerics
 from ._step import unaugmented
 
 _EMBED_BATCH = 2000
 _COSINE_SAMPLE = 10_000
 _NEIGHBOURS = 5
+_GRAM_FLOATS = 2**25
 
 
 class TrainingSide(NamedTuple):
@@ -34,7 +38,10 @@ def embed(config: Config, network: nn.Module, split: Split, device: torch.device
     network.eval()
     images = split.images.to(device)
     index = torch.arange(len(images), device=device)
-    parts = [network(unaugmented(config, images, part)) for part in torch.split(index, _EMBED_BATCH)]
+    with numerics(config, device):
+        parts = [
+            network(arranged(unaugmented(config, images, part), config)) for part in torch.split(index, _EMBED_BATCH)
+        ]
     network.train(was_training)
     return torch.cat(parts)
 
@@ -104,13 +111,24 @@ def mean_cosines(features: Tensor, labels: Tensor) -> tuple[float, float]:
 
 def effective_ranks(features: Tensor, labels: Tensor, num_classes: int) -> Tensor:
     """(tr Ĉ_j)²/‖Ĉ_j‖_F² per class: r for r equal eigenvalues; 0 for an absent class."""
-    ranks = features.new_zeros(num_classes)
-    for j in range(num_classes):
-        members = features[labels == j]
-        if len(members):
-            gram = members @ members.T if len(members) < features.shape[1] else members.T @ members
-            ranks[j] = members.square().sum().square() / gram.square().sum()
-    return ranks
+    traces = features.new_zeros(num_classes).index_add_(0, labels, features.square().sum(1))
+    energies = class_energies(features, labels, num_classes)
+    return torch.where(energies > 0, traces.square() / torch.where(energies > 0, energies, 1.0), 0.0)
+
+
+def class_energies(features: Tensor, labels: Tensor, num_classes: int) -> Tensor:
+    """‖Z_jᵀZ_j‖_F² per class, many classes at a time, from the smaller of its two Gram matrices."""
+    classes = HardClasses(labels, num_classes, features.dtype, None)
+    energies = features.new_zeros(num_classes)
+    for group in classes.groups(Guard()):
+        side = min(group.rows.shape[1], features.shape[1])
+        step = max(1, _GRAM_FLOATS // side**2)
+        for start in range(0, len(group.classes), step):
+            part = ClassGroup(group.classes[start : start + step], group.rows[start : start + step])
+            members = part.gather(features)
+            gram = members @ members.mT if members.shape[1] == side else members.mT @ members
+            energies[part.classes] = gram.square().sum((1, 2))
+    return energies
 
 
 def nearest_class_mean(side: TrainingSide, features: Tensor, num_classes: int) -> Tensor:

@@ -13,16 +13,19 @@ from torch import Tensor, nn
 
 from ..classifiers import NearestSubspace
 from ..data import Source, Split, open_data
-from ..functional import mismatch, rate_reduction
+from ..functional import rate_reduction
 from ..losses import VMCR2Loss
 from ..models import build
 from ._artifacts import evaluation_tensors
 from ._checkpoint import Position, load_checkpoint, save_checkpoint
 from ._config import Config
+from ._engine import Engine
 from ._errors import UserError
 from ._evaluate import TrainingSide, accuracy, embed, evaluate_training, evaluate_unseen
 from ._folder import RunFolder, manifest, read_tensors, write_tensors
-from ._objective import CrossEntropy, build_objective, fault_of, set_schedules
+from ._metrics import batch_rates, due, what_broke
+from ._numerics import placed
+from ._objective import CrossEntropy, build_objective, set_schedules
 from ._run import Listener, Run, TrainingError
 from ._schedule import learning_rate
 from ._split import epoch_order, hold_out
@@ -96,7 +99,7 @@ class Trainer:
             )
         except ValueError as error:
             raise UserError(str(error)) from error
-        self.network = network.to(device)
+        self.network = placed(network, device)
         self.objective = build_objective(config, self.num_classes).to(device)
         total = len(self.train_split.labels)
         self.batch_size = min(config.batch_size, total)
@@ -105,6 +108,7 @@ class Trainer:
             raise UserError("a batch of 1 cannot be normalised by BatchNorm: batch_size must be at least 2")
         self.step = Step(config, self.network, self.objective, self.train_split, self.batch_size, device)
         self._try_out()
+        self._order = (-1, self.step.index)
 
     def _try_out(self) -> None:
         """Settings that cannot work are the user's mistake before anything is written."""
@@ -126,39 +130,55 @@ class Trainer:
         folder.keep_metrics(position.epoch)
         if listener is not None:
             listener.started(config, folder.path, position.epoch)
+        remaining = (config.epochs - position.epoch) * self.steps_per_epoch * self.batch_size
+        engine = Engine(self.step, remaining, listener.note if listener is not None else lambda text: None)
         saved = time.monotonic()
         for epoch in range(position.epoch, config.epochs):
             start = time.perf_counter()
-            self.train_epoch(epoch)
+            self.train_epoch(epoch, engine)
             spent = time.perf_counter() - start
             position = Position(epoch + 1, (epoch + 1) * self.steps_per_epoch, position.seconds + spent)
-            record = self.record(position, spent)
-            folder.append(record)
-            if listener is not None:
-                listener.epoch(record)
+            if record := self.record(position, spent):
+                folder.append(record)
+                if listener is not None:
+                    listener.epoch(record)
             if time.monotonic() - saved >= config.checkpoint_seconds or position.epoch == config.epochs:
                 save_checkpoint(folder.checkpoint, self.step, position)
                 saved = time.monotonic()
         return self.finish(folder, position)
 
-    def train_epoch(self, epoch: int) -> None:
-        """One pass over the training set in whole batches, and the latching that falls due."""
+    def train_epoch(self, epoch: int, engine: Engine) -> None:
+        """One pass over the training set in whole batches, and the latching that falls due.
+
+        Ends with the only synchronisation of the epoch: whether anything in it was not finite.
+        """
         config, step = self.config, self.step
         self.network.train()
         self.objective.train()
         step.draw.fill_(epoch)
-        step.total_loss.zero_()
-        order = epoch_order(len(self.train_split.labels), config.seed, epoch).to(self.device)
+        order = self.order(epoch)
         for i in range(self.steps_per_epoch):
             done = epoch * self.steps_per_epoch + i
             step.index.copy_(order[i * self.batch_size : (i + 1) * self.batch_size])
             step.rate.fill_(learning_rate(config, done, self.steps_per_epoch))
             set_schedules(self.objective, config, done / max(config.epochs * self.steps_per_epoch - 1, 1))
-            step()
+            engine()
             if config.latch_unit == "steps" and (done + 1) % config.latch_every == 0:
                 self.latch()
         if config.latch_unit == "epochs" and (epoch + 1) % config.latch_every == 0 and epoch + 1 < config.epochs:
             self.latch()
+        self.order(epoch + 1)  # while the device is still busy
+        if step.broken:
+            raise TrainingError(
+                f"training broke in epoch {epoch + 1}, not finite: {what_broke(step, self.num_classes)}. Lower lr or "
+                "loss_scale; the checkpoint, where there is one, is from an epoch before it"
+            )
+
+    def order(self, epoch: int) -> Tensor:
+        """The epoch's order of samples, on the device."""
+        if self._order[0] != epoch:
+            self._order = epoch, epoch_order(len(self.train_split.labels), self.config.seed, epoch).to(self.device)
+        return self._order[1]
 
     def latch(self) -> None:
         """Algorithm 2 on the whole training set, un-augmented."""
@@ -167,28 +187,21 @@ class Trainer:
             self.objective.latch(features, self.step.labels)
 
     def record(self, position: Position, spent: float) -> dict[str, Any]:
-        """A line of metrics. Rates are of the epoch's last batch, made outside the step."""
-        config, step = self.config, self.step
-        loss = step.total_loss.item() / self.steps_per_epoch
-        images = self.steps_per_epoch * self.batch_size
+        """A line of metrics, where one is due."""
+        config = self.config
+        every = config.eval_every or (math.ceil(config.epochs / 10) if self.held is not None else 0)
+        measured = every and position.epoch % every == 0 and position.epoch < config.epochs
+        if not (measured or due(config, position.epoch)):
+            return {}
         record: dict[str, Any] = {
             "epoch": position.epoch,
             "step": position.step,
             "seconds": position.seconds,
-            "images_per_second": images / max(spent, 1e-9),
-            "lr": step.rate.item(),
-            "loss": loss,
+            "images_per_second": self.steps_per_epoch * self.batch_size / max(spent, 1e-9),
+            "lr": self.step.rate.item(),
         }
-        if not math.isfinite(loss) or bool(fault_of(self.objective)):
-            raise TrainingError(
-                f"the loss broke in epoch {position.epoch} (loss {loss}): lower lr or loss_scale; "
-                "a checkpoint, where there is one, is from an epoch before it"
-            )
-        record |= self._batch_rates(step.features, step.labels[step.index])
-        every = config.eval_every or (math.ceil(config.epochs / 10) if self.held is not None else 0)
-        if every and position.epoch % every == 0 and position.epoch < config.epochs:
-            record |= self._progress()
-        return record
+        record |= batch_rates(self.step, self.num_classes)
+        return record | (self._progress() if measured else {})
 
     def _progress(self) -> dict[str, float]:
         """The two figures that are watched on the way; the whole evaluation comes at the end."""
@@ -201,23 +214,6 @@ class Trainer:
             held = embed(self.config, self.network, self.held, self.device)
             figures["holdout_accuracy"] = accuracy(classifier.predict(held).cpu(), self.held.labels)
         return figures
-
-    def _batch_rates(self, z: Tensor, labels: Tensor) -> dict[str, float]:
-        terms = rate_reduction(z, labels, self.num_classes, eps_sq=self.config.eps_sq)
-        rates = {
-            "expansion": terms.expansion.item(),
-            "compression": terms.compression.item(),
-            "batch_delta_r": terms.delta.item(),
-        }
-        if isinstance(self.objective, VMCR2Loss):
-            with torch.no_grad():
-                parts = self.objective.terms(z, labels)
-                gap = mismatch(z, labels, self.objective.dictionary, self.objective.codes, method="precise")
-            rates["variational_expansion"] = parts.variational_expansion.item()
-            rates["variational_compression"] = parts.variational_compression.item()
-            rates["mismatch"] = gap.item()
-            rates["codes_trace"] = self.objective.codes.sum(0).mean().item()
-        return rates
 
     def measure(self) -> TrainingSide:
         """The whole training set, un-augmented."""

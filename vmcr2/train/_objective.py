@@ -22,6 +22,13 @@ class CrossEntropy(nn.Module):
         """The mean cross-entropy."""
         return nn.functional.cross_entropy(self.head(z), labels)
 
+    def surrogate(self, z: Tensor, labels: Tensor, ahead: None = None) -> Tensor:
+        """What a training step differentiates: here the loss itself."""
+        return nn.functional.cross_entropy(self.head(z), labels)
+
+    def look_ahead(self, labels: Tensor) -> None:
+        """Nothing of cross-entropy can be made before the features."""
+
     def predict(self, z: Tensor) -> Tensor:
         """The class of the largest logit."""
         logits: Tensor = self.head(z)
@@ -32,11 +39,14 @@ Objective = VMCR2Loss | MCR2Loss | CrossEntropy
 
 
 def build_objective(config: Config, num_classes: int) -> Objective:
-    """The objective of a configuration. Values are not looked at in a step: what is wrong goes into ``fault``."""
+    """The objective of a configuration. Values are not looked at in a step: what is wrong goes into ``fault``.
+
+    Rows are not normalised again: every network ends on the unit sphere.
+    """
     if config.objective == "ce":
         return CrossEntropy(config.dim, num_classes)
     if config.objective == "mcr2":
-        return MCR2Loss(num_classes, eps_sq=config.eps_sq, validate=False)
+        return MCR2Loss(num_classes, eps_sq=config.eps_sq, normalize=False, validate=False)
     return VMCR2Loss(
         num_classes,
         config.dim,
@@ -50,6 +60,7 @@ def build_objective(config: Config, num_classes: int) -> Objective:
         debias=config.debias,
         codes=config.codes,
         cap_codes_step=config.cap_codes_step,
+        normalize=False,
         validate=False,
     )
 
@@ -64,6 +75,8 @@ def set_schedules(objective: Objective, config: Config, progress: float) -> None
             setattr(objective, name, start + (end - start) * progress)
 
 
-def fault_of(objective: Objective) -> Tensor:
+def fault_of(objective: Objective, device: torch.device) -> Tensor:
     """The device flag of the objective; cross-entropy has none."""
-    return objective.fault if not isinstance(objective, CrossEntropy) else torch.zeros((), dtype=torch.bool)
+    if isinstance(objective, CrossEntropy):
+        return torch.zeros((), dtype=torch.bool, device=device)
+    return objective.fault

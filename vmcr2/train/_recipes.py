@@ -244,7 +244,10 @@ def _table() -> dict[str, Callable[[], Recipe]]:
     return table
 
 
-_OF_THE_TRAINER = ("data_path", "holdout", "seed", "device", "eval_every", "checkpoint_seconds")
+_OF_THE_TRAINER = (
+    *("data_path", "holdout", "seed", "device", "precision", "engine", "compile"),
+    *("log_every", "eval_every", "checkpoint_seconds"),
+)
 
 
 def default_origin(setting: str) -> str:

@@ -20,7 +20,10 @@ class Listener(Protocol):
         """Before the first epoch."""
 
     def epoch(self, record: dict[str, Any]) -> None:
-        """After every epoch, with its line of metrics."""
+        """After every epoch that has a line of metrics, with it."""
+
+    def note(self, text: str) -> None:
+        """Something that a person should know, in a sentence."""
 
 
 @dataclass(frozen=True)

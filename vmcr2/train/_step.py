@@ -6,12 +6,19 @@ number that changes, so that it can be captured in a CUDA graph as it is.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
 from ..data import Split, augment_crop, augment_resized_crop, flip_only, normalize, plain
+from ..functional._streams import Aside
 from ._config import Config
-from ._objective import Objective
+from ._numerics import arranged, numerics
+from ._objective import Objective, fault_of
+
+Forward = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""From all images, the batch's index and the epoch's draw to features."""
 
 
 class Step:
@@ -29,27 +36,49 @@ class Step:
         self.config = config
         self.network = network
         self.objective = objective
+        self.device = device
         self.images = split.images.to(device)
         self.labels = split.labels.to(device)
         self.index = torch.zeros(batch_size, dtype=torch.int64, device=device)
         self.draw = torch.zeros((), dtype=torch.int64, device=device)
         self.rate = torch.tensor(config.lr, dtype=torch.float32, device=device)
         self.features = torch.zeros(batch_size, config.dim, device=device)
-        """Those of the latest batch, for the log."""
-        self.total_loss = torch.zeros((), device=device)
-        """Sum of the losses since it was last cleared."""
+        """Those of the latest batch, for the log; of the first that broke, once one did."""
+        self.seen = torch.zeros_like(self.index)
+        """Its labels."""
+        self.broken = torch.zeros((), dtype=torch.bool, device=device)
+        """Set where features or their gradient were not finite, or the objective found a fault; stays set."""
+        self.forward: Forward = self.featurize
+        """May be replaced by a compiled :meth:`featurize`."""
         self.optimizer = build_optimizer(config, [*network.parameters(), *objective.parameters()], self.rate)
+
+    def featurize(self, images: Tensor, index: Tensor, draw: Tensor) -> Tensor:
+        """Augment and embed."""
+        features: Tensor = self.network(arranged(augmented(self.config, images, index, draw), self.config))
+        return features
 
     def __call__(self) -> None:
         """Train on the samples of ``index``."""
-        x = augmented(self.config, self.images, self.index, self.draw)
-        self.optimizer.zero_grad(set_to_none=True)
-        z = self.network(x)
-        loss = self.objective(z, self.labels[self.index])
-        torch.autograd.backward(loss * self.config.loss_scale)
-        self.optimizer.step()
-        self.features.copy_(z.detach())
-        self.total_loss += loss.detach()
+        with numerics(self.config, self.device):
+            labels = self.labels[self.index]
+            with Aside(labels) as side:  # R^v does not depend on the features: it is factored while they are made
+                ahead = self.objective.look_ahead(labels)
+            self.optimizer.zero_grad(set_to_none=True)
+            z = self.forward(self.images, self.index, self.draw)
+            side.join()
+            # ahead is the loss's own: each look_ahead fits its surrogate
+            loss = self.objective.surrogate(z, labels, ahead)  # type: ignore[arg-type]
+            z.retain_grad()
+            torch.autograd.backward(loss * self.config.loss_scale)
+            self.optimizer.step()
+            self._watch(z, labels)
+
+    @torch.no_grad()
+    def _watch(self, z: Tensor, labels: Tensor) -> None:
+        self.features.copy_(torch.where(self.broken, self.features, z))
+        self.seen.copy_(torch.where(self.broken, self.seen, labels))
+        total = z.sum() if z.grad is None else z.sum() + z.grad.sum()
+        self.broken.logical_or_(~torch.isfinite(total)).logical_or_(fault_of(self.objective, self.device))
 
 
 def build_optimizer(config: Config, parameters: list[nn.Parameter], rate: Tensor) -> torch.optim.Optimizer:

@@ -1,0 +1,150 @@
+"""Captured steps do what eager ones do, do not synchronise, and go on eagerly where a capture is not possible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from vmcr2.data import open_data
+from vmcr2.losses import VMCR2Loss
+from vmcr2.train import UserError, recipe
+from vmcr2.train._engine import WARM_UP, Engine
+from vmcr2.train._loop import Trainer
+from vmcr2.train._metrics import batch_rates
+
+pytestmark = pytest.mark.gpu
+
+OBJECTIVES = ["vmcr2", "mcr2", "ce"]
+
+
+@pytest.fixture
+def deterministic() -> Iterator[None]:
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def trainer(objective: str, **changes: Any) -> Trainer:
+    settings = {"precision": "float32", "augmentation": "crop", "crop_padding": 1, "epochs": 4} | changes
+    config = recipe("digits", objective=objective, device="cuda", **settings)
+    made = Trainer(config, open_data("digits"), torch.device("cuda"))
+    made.network.train()
+    made.objective.train()
+    made.latch()
+    return made
+
+
+def feed(made: Trainer, draw: int) -> None:
+    generator = torch.Generator().manual_seed(draw)
+    made.step.index.copy_(torch.randperm(1437, generator=generator)[: made.batch_size])
+    made.step.draw.fill_(draw)
+    made.step.rate.fill_(0.1 * (1 - draw / 100))
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.usefixtures("deterministic")
+def test_captured_and_eager_give_the_same_losses_over_100_steps(objective: str) -> None:
+    eager, captured = trainer(objective, engine="eager"), trainer(objective, engine="captured")
+    engines = Engine(eager.step, 0), Engine(captured.step, 0)
+    for draw in range(100):
+        losses = []
+        for made, engine in zip((eager, captured), engines, strict=True):
+            feed(made, draw)
+            engine()
+            losses.append(batch_rates(made.step, 10)["loss"])
+        assert losses[0] == pytest.approx(losses[1], rel=1e-4, abs=1e-4), draw
+    assert engines[1].captured
+    assert not engines[0].captured
+    assert not captured.step.broken
+
+
+@pytest.mark.usefixtures("deterministic")
+def test_captured_steps_are_the_plain_loop_of_the_readme() -> None:
+    ours, plain = trainer("vmcr2", augmentation="none"), trainer("vmcr2", augmentation="none")
+    engine = Engine(ours.step, 0)
+    loss = plain.objective
+    assert isinstance(loss, VMCR2Loss)
+    for draw in range(30):
+        for made in (ours, plain):
+            feed(made, draw)
+        engine()
+        index = plain.step.index
+        plain.step.optimizer.zero_grad()
+        value = loss(plain.network(plain.step.images[index].float() / 255), plain.step.labels[index])
+        (value * plain.config.loss_scale).backward()
+        plain.step.optimizer.step()
+        assert batch_rates(ours.step, 10)["loss"] == pytest.approx(value.item(), rel=1e-4, abs=1e-3), draw
+    assert engine.captured
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_step_does_not_synchronise(objective: str, precision: str) -> None:
+    made = trainer(objective, precision=precision)
+    for draw in range(2):
+        feed(made, draw)
+        made.step()
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        made.step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("changes", [{"batch_expansion": 0.0}, {"debias": True}, {"codes": "simplex"}, {"mu": 0.1}])
+def test_every_variant_is_captured(changes: dict[str, Any]) -> None:
+    made = trainer("vmcr2", **changes)
+    engine = Engine(made.step, 0, say=pytest.fail)
+    for draw in range(WARM_UP + 2):
+        feed(made, draw)
+        engine()
+    assert engine.captured
+    assert not made.step.broken
+
+
+def test_a_step_that_cannot_be_captured_goes_on_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = trainer("ce")
+    original = made.step.featurize
+
+    def synchronising(images: torch.Tensor, index: torch.Tensor, draw: torch.Tensor) -> torch.Tensor:
+        assert index.sum().item() >= 0
+        return original(images, index, draw)
+
+    made.step.forward = synchronising
+    said: list[str] = []
+    engine = Engine(made.step, 0, said.append)
+    for draw in range(WARM_UP + 3):
+        feed(made, draw)
+        engine()
+    assert not engine.captured
+    assert len(said) == 1
+    assert "cannot be captured" in said[0]
+    assert not made.step.broken
+
+
+def test_a_capture_that_was_asked_for_must_succeed() -> None:
+    made = trainer("ce", engine="captured")
+    original = made.step.featurize
+    made.step.forward = lambda images, index, draw: original(images, index + 0 * int(index[0]), draw)
+    engine = Engine(made.step, 0)
+    for draw in range(WARM_UP):
+        feed(made, draw)
+        engine()
+    with pytest.raises(UserError, match="cannot be captured"):
+        engine()
+
+
+def test_a_learning_rate_and_a_schedule_act_on_a_replayed_step() -> None:
+    made = trainer("vmcr2")
+    engine = Engine(made.step, 0)
+    for draw in range(WARM_UP + 1):
+        feed(made, draw)
+        engine()
+    before = [parameter.clone() for parameter in made.network.parameters()]
+    made.step.rate.fill_(0.0)
+    engine()
+    assert all(torch.equal(a, b) for a, b in zip(before, made.network.parameters(), strict=True))

@@ -1,0 +1,57 @@
+"""In what precision a network runs, and where that is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from ._config import Config
+
+
+def uses_bfloat16(config: Config, device: torch.device) -> bool:
+    """``auto`` is bfloat16 on a GPU that has it, float32 elsewhere."""
+    if config.precision == "auto":
+        return device.type == "cuda" and torch.cuda.is_bf16_supported()
+    return config.precision == "bfloat16"
+
+
+@contextmanager
+def numerics(config: Config, device: torch.device) -> Iterator[None]:
+    """The network under bfloat16 autocast if so decided; torch's switches are put back afterwards.
+
+    Objectives leave autocast and TF32 for themselves, except in products that nothing is inverted of. Casts of weights
+    are not cached: a cache filled while a graph is captured would outlive it.
+    """
+    low = uses_bfloat16(config, device)
+    before = torch.get_float32_matmul_precision()
+    exact = torch.are_deterministic_algorithms_enabled()
+    torch.set_float32_matmul_precision("high" if low else "highest")
+    try:
+        with (
+            torch.backends.cudnn.flags(
+                enabled=True, benchmark=not exact, deterministic=exact, allow_tf32=low and not exact
+            ),
+            torch.autocast(device.type, torch.bfloat16, enabled=low, cache_enabled=False),
+        ):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def arranged(x: Tensor, config: Config) -> Tensor:
+    """Images as the device likes them: channels last, and in bfloat16 where the network is, on a GPU."""
+    if not x.is_cuda:
+        return x
+    dtype = torch.bfloat16 if uses_bfloat16(config, x.device) else x.dtype
+    return x.to(dtype=dtype, memory_format=torch.channels_last)
+
+
+def placed(network: nn.Module, device: torch.device) -> nn.Module:
+    """The network on its device; convolutions channels last on a GPU."""
+    network = network.to(device)
+    if device.type == "cuda":
+        network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return network
