@@ -136,12 +136,14 @@ class VMCR2Loss(PreciseBuffers):
         return -terms.objective - self.scalars.device("batch_expansion", problem.z.dtype) * terms.expansion
 
     @full_precision
-    def surrogate(self, z: Tensor, labels: Tensor, ahead: Ahead | None = None) -> Tensor:
+    def surrogate(
+        self, z: Tensor, labels: Tensor, ahead: Ahead | None = None, *, with_expansion: bool | None = None
+    ) -> Tensor:
         """The loss for a training step: the same steps on Γ and A and the same gradient in z, but the value is 0.
 
         The value costs as much as the rest and only a log needs it: ``loss(z, labels, update=False)`` afterwards.
-        With ``normalize=False`` rows must not be longer than 1. ``ahead`` is what :meth:`look_ahead` gave for these
-        labels at the present Γ and A.
+        With ``normalize=False`` rows must not be longer than 1. ``ahead`` is :meth:`look_ahead` of these labels. In a
+        CUDA graph R(z) is recorded even at β = 0, which may change later, unless ``with_expansion`` is False.
         """
         stepping = self.training and torch.is_grad_enabled()
         guard = self._guard()
@@ -151,8 +153,8 @@ class VMCR2Loss(PreciseBuffers):
             classes = self._classes(labels, x) if ahead is None else ahead.classes
             if stepping and not self._is_latched:
                 self._latch_on(x, labels)
-            # R(z) may be skipped only where nothing is recorded: a captured graph must obey a later assignment
-            wants_expansion = tracing() or self.batch_expansion != 0
+            if with_expansion is None:
+                with_expansion = tracing() or self.batch_expansion != 0
             gradient, dictionary, codes = variational_pull(
                 x,
                 classes,
@@ -161,7 +163,7 @@ class VMCR2Loss(PreciseBuffers):
                 self._move if stepping else None,
                 eps_sq=self.eps_sq,
                 weight=self._weight(x),
-                batch_expansion=self.scalars.device("batch_expansion", x.dtype) if wants_expansion else None,
+                batch_expansion=self.scalars.device("batch_expansion", x.dtype) if with_expansion else None,
                 debias=self.debias,
                 guard=guard,
             )
@@ -172,10 +174,7 @@ class VMCR2Loss(PreciseBuffers):
     @full_precision
     @torch.no_grad()
     def look_ahead(self, labels: Tensor) -> Ahead:
-        """What the next :meth:`surrogate` needs of the labels, Γ and A alone: R^v and the dictionary's own terms.
-
-        It can be made while the network still computes z. Valid until Γ and A change.
-        """
+        """What the next :meth:`surrogate` needs of the labels, Γ and A alone, for while the network computes z."""
         like = self.dictionary.new_empty(len(labels), 0)
         classes = self._classes(labels, like)
         own = own_terms(*self._atoms(like), classes.proportions, self.dim / self.eps_sq, len(labels), self._guard())

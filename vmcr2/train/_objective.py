@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -21,13 +23,6 @@ class CrossEntropy(nn.Module):
     def forward(self, z: Tensor, labels: Tensor) -> Tensor:
         """The mean cross-entropy."""
         return nn.functional.cross_entropy(self.head(z), labels)
-
-    def surrogate(self, z: Tensor, labels: Tensor, ahead: None = None) -> Tensor:
-        """What a training step differentiates: here the loss itself."""
-        return nn.functional.cross_entropy(self.head(z), labels)
-
-    def look_ahead(self, labels: Tensor) -> None:
-        """Nothing of cross-entropy can be made before the features."""
 
     def predict(self, z: Tensor) -> Tensor:
         """The class of the largest logit."""
@@ -63,6 +58,22 @@ def build_objective(config: Config, num_classes: int) -> Objective:
         normalize=False,
         validate=False,
     )
+
+
+def look_ahead(objective: Objective, labels: Tensor) -> Any:
+    """What :func:`surrogate` needs of the labels alone, to be made while the network computes."""
+    return None if isinstance(objective, CrossEntropy) else objective.look_ahead(labels)
+
+
+def surrogate(objective: Objective, config: Config, z: Tensor, labels: Tensor, ahead: Any) -> Tensor:
+    """What a training step differentiates; for the rate reductions without its value."""
+    if isinstance(objective, VMCR2Loss):
+        feels_expansion = config.batch_expansion > 0 or (config.batch_expansion_end or 0.0) > 0
+        return objective.surrogate(z, labels, ahead, with_expansion=feels_expansion)
+    if isinstance(objective, MCR2Loss):
+        return objective.surrogate(z, labels, ahead)
+    loss: Tensor = objective(z, labels)
+    return loss
 
 
 def set_schedules(objective: Objective, config: Config, progress: float) -> None:

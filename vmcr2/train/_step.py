@@ -15,7 +15,7 @@ from ..data import Split, augment_crop, augment_resized_crop, flip_only, normali
 from ..functional._streams import Aside
 from ._config import Config
 from ._numerics import arranged, numerics
-from ._objective import Objective, fault_of
+from ._objective import Objective, fault_of, look_ahead, surrogate
 
 Forward = Callable[[Tensor, Tensor, Tensor], Tensor]
 """From all images, the batch's index and the epoch's draw to features."""
@@ -62,12 +62,11 @@ class Step:
         with numerics(self.config, self.device):
             labels = self.labels[self.index]
             with Aside(labels) as side:  # R^v does not depend on the features: it is factored while they are made
-                ahead = self.objective.look_ahead(labels)
+                ahead = look_ahead(self.objective, labels)
             self.optimizer.zero_grad(set_to_none=True)
             z = self.forward(self.images, self.index, self.draw)
             side.join()
-            # ahead is the loss's own: each look_ahead fits its surrogate
-            loss = self.objective.surrogate(z, labels, ahead)  # type: ignore[arg-type]
+            loss = surrogate(self.objective, self.config, z, labels, ahead)
             z.retain_grad()
             torch.autograd.backward(loss * self.config.loss_scale)
             self.optimizer.step()

@@ -1,0 +1,145 @@
+"""Seconds per epoch of every objective with the paper's network, by the trainer's own engine, on random images."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import Any, NamedTuple
+
+import torch
+
+from ..data import DATASETS, Source, Split
+from ..data._split import Part, Reader
+from ..train import Config, recipe
+from ..train._engine import Engine
+from ..train._loop import Trainer, choose_device
+
+DATA = ("mnist", "cifar10", "cifar100", "tiny-imagenet")
+
+
+class Contender(NamedTuple):
+    """An objective, and what it is called in the table."""
+
+    title: str
+    objective: str
+    changes: dict[str, Any]
+
+
+CONTENDERS = (
+    Contender("CE", "ce", {}),
+    Contender("MCR², exact", "mcr2", {}),
+    Contender("V-MCR², Eq. 7", "vmcr2", {"batch_expansion": 0.0}),
+    Contender("V-MCR² with R(z)", "vmcr2", {"batch_expansion": 0.1}),
+)
+
+
+class _RandomImages(Reader):
+    """Images and labels without meaning, of a data set's size; 32×32 at most, as the networks see them."""
+
+    def __init__(self, data: str, images: int | None) -> None:
+        self.info = DATASETS[data]
+        self.count = min(images or self.info.train_size, self.info.train_size)
+        super().__init__(None, tuple(f"class {j}" for j in range(self.info.classes)))
+
+    def load(self, part: Part) -> Split:
+        channels, height, width = self.info.image_shape
+        shape = (self.count, channels, min(height, 32), min(width, 32))
+        generator = torch.Generator().manual_seed(0)
+        pixels = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
+        return Split(pixels, torch.arange(self.count) % self.info.classes)
+
+
+def source_of(data: str, images: int | None = None) -> Source:
+    """Random images in the place of a data set."""
+    reader = _RandomImages(data, images)
+    return Source(data, None, reader.class_names, reader)
+
+
+def measure(
+    config: Config, source: Source, *, epochs: int = 5, device: torch.device, budget: float = 30.0
+) -> dict[str, Any]:
+    """Epochs of one configuration after a first one, in which kernels are chosen, compiled and captured."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    start = time.perf_counter()
+    trainer = Trainer(config, source, device)
+    trainer.latch()
+    said: list[str] = []
+    engine = Engine(trainer.step, images=10**9 if config.compile == "auto" else 0, say=said.append)
+    trainer.network.train()
+    trainer.objective.train()
+    ready = None
+    while ready is None:
+        engine()
+        if engine.captured or not engine.captures:
+            _wait(device)
+            ready = time.perf_counter() - start
+    seconds: list[float] = []
+    for epoch in range(1 + epochs):
+        begun = time.perf_counter()
+        trainer.train_epoch(epoch, engine)
+        _wait(device)
+        seconds.append(time.perf_counter() - begun)
+        if sum(seconds) > budget and epoch >= 1:
+            break
+    timed = seconds[1:]
+    return {
+        "seconds_per_epoch": statistics.median(timed),
+        "fastest": min(timed),
+        "slowest": max(timed),
+        "epochs": len(timed),
+        "steps_per_epoch": trainer.steps_per_epoch,
+        "milliseconds_per_step": 1e3 * statistics.median(timed) / trainer.steps_per_epoch,
+        "seconds_to_first_replay": ready,
+        "captured": engine.captured,
+        "notes": said,
+        "peak_mib": torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else None,
+    }
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def measure_all(
+    data: tuple[str, ...] = DATA,
+    *,
+    device: str = "auto",
+    compiled: tuple[bool, ...] = (False, True),
+    images: int | None = None,
+    epochs: int = 5,
+) -> list[dict[str, Any]]:
+    """Every objective on every data set; on a CPU with a few batches of images unless said, and never compiled."""
+    chosen = choose_device(device)
+    results = []
+    for name in data:
+        for with_compile in compiled if chosen.type == "cuda" else (False,):
+            for title, objective, changes in CONTENDERS:
+                config = recipe(name, objective=objective, compile="yes" if with_compile else "no", latch_every=10**6)
+                config = config.replace(device=chosen.type, epochs=10**6, **changes)
+                count = images or (None if chosen.type == "cuda" else 2 * config.batch_size)
+                row = measure(config, source_of(name, count), epochs=epochs, device=chosen)
+                results.append({"data": name, "contender": title, "compiled": with_compile} | row)
+    return results
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    """The figures as Markdown, with each objective's ratio to cross-entropy beside it."""
+    lines = [
+        "| data | objective | s per epoch (min–max) | / CE | ms per step | to first replay, s | peak MiB |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    reference: dict[tuple[str, bool], float] = {}
+    for row in results:
+        key = row["data"], row["compiled"]
+        seconds = row["seconds_per_epoch"]
+        reference.setdefault(key, seconds)
+        data = row["data"] + (", compiled" if row["compiled"] else "")
+        spread = f"{seconds:.4f} ({row['fastest']:.4f}–{row['slowest']:.4f})"
+        peak = "" if row["peak_mib"] is None else f"{row['peak_mib']:.0f}"
+        lines.append(
+            f"| {data} | {row['contender']} | {spread} | {seconds / reference[key]:.2f} "
+            f"| {row['milliseconds_per_step']:.3f} | {row['seconds_to_first_replay']:.1f} | {peak} |"
+        )
+    return "\n".join(lines)
