@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
@@ -13,6 +14,10 @@ from ._linalg import Guard
 # Classes share a padded group while the smallest is at least this part of the largest: few launches, and at most
 # 1/0.8 times the samples and 1/0.8² times the Gram entries in padding.
 GROUP_RATIO = 0.8
+
+
+# Floats that the indicator matrix may take: 64 MiB in float32.
+INDICATOR_FLOATS = 2**24
 
 
 class ClassGroup(NamedTuple):
@@ -32,6 +37,13 @@ class ClassGroup(NamedTuple):
         """Add each sample's row of ``values`` to its row of ``total``, which has one row more, for the padding."""
         total.index_add_(0, self.rows.flatten(), values.flatten(0, 1))
 
+    def places(self, num_samples: int) -> Tensor:
+        """Where in the flattened group each sample is, (m,), if the group holds them all."""
+        slots = torch.arange(self.rows.numel(), device=self.rows.device)
+        return torch.empty(num_samples + 1, dtype=torch.int64, device=slots.device).scatter_(
+            0, self.rows.flatten(), slots
+        )[:num_samples]
+
 
 class HardClasses:
     """A partition by integer labels, already checked or clamped into range."""
@@ -47,6 +59,8 @@ class HardClasses:
         self.sizes = self._counts.to(dtype)
         self.proportions = self.sizes / self.num_samples
         self._groups: list[ClassGroup] = []
+        self._places: Tensor | None = None
+        self._indicator: Tensor | None = None
 
     def sum(self, x: Tensor) -> Tensor:
         """Σ over each class's samples: (m, n) -> (k, n)."""
@@ -55,6 +69,38 @@ class HardClasses:
     def spread(self, table: Tensor) -> Tensor:
         """Each sample's row of a table with one row per class: (k, n) -> (m, n)."""
         return table[self.labels]
+
+    def indicator(self) -> Tensor:
+        """Π as a matrix, (k, m): a sum over classes is then one product, faster on a GPU than adding up atomically."""
+        if self._indicator is None:
+            every = torch.arange(self.num_classes, device=self.labels.device)
+            self._indicator = (every.unsqueeze(1) == self.labels).to(self.sizes.dtype)
+        return self._indicator
+
+    def look_ahead(self, guard: Guard) -> None:
+        """Make now what is made of the labels alone."""
+        self.groups(guard)
+        if self._sums_by_product(self.labels):
+            self.indicator()
+
+    def _sums_by_product(self, x: Tensor) -> bool:
+        return x.is_cuda and self.num_classes * self.num_samples <= INDICATOR_FLOATS
+
+    def add_sums(self, table: Tensor, weights: Tensor, x: Tensor) -> Tensor:
+        """``table`` + weights_j · Σ over class j's samples of x: (k, n), (k,), (m, n) -> (k, n)."""
+        if self._sums_by_product(x):
+            return torch.addmm(table, self.indicator() * weights.unsqueeze(1), x)
+        return torch.addcmul(table, self.sum(x), weights.unsqueeze(1))
+
+    def collect(self, parts: Iterable[Tensor], dim: int) -> Tensor:
+        """Rows of the groups, (classes, size, d) one after the other, back in the samples' places: (m, d)."""
+        if self._places is not None:
+            (rows,) = parts
+            return rows.flatten(0, 1)[self._places]
+        total = self.sizes.new_zeros(self.num_samples + 1, dim)
+        for group, rows in zip(self._groups, parts, strict=True):
+            group.add_to(total, rows)
+        return total[: self.num_samples]
 
     def groups(self, guard: Guard) -> list[ClassGroup]:
         """Present classes in groups of about one size, or one group of fixed size where values are not looked at."""
@@ -68,7 +114,10 @@ class HardClasses:
         if guard.static(self.labels):
             size = self.static_size()
             guard.report(self._counts > size, lambda: "a class is larger than max_class_size")
-            return [self._group(torch.arange(self.num_classes, device=order.device), size, order, starts)]
+            whole = self._group(torch.arange(self.num_classes, device=order.device), size, order, starts)
+            # a class beyond its room is flagged; its samples must still have a place that exists
+            self._places = whole.places(self.num_samples).clamp(0, whole.rows.numel() - 1)
+            return [whole]
         groups = []
         counts = self._counts.tolist()
         present = sorted((j for j in range(self.num_classes) if counts[j]), key=lambda j: -counts[j])
@@ -109,6 +158,13 @@ class SoftClasses:
     def spread(self, table: Tensor) -> Tensor:
         """Σ_j Π_ij table_j: (k, n) -> (m, n)."""
         return self.membership @ table
+
+    def look_ahead(self, guard: Guard) -> None:
+        """Memberships are what they are."""
+
+    def add_sums(self, table: Tensor, weights: Tensor, x: Tensor) -> Tensor:
+        """``table`` + weights_j · Σ_i Π_ij x_i: (k, n), (k,), (m, n) -> (k, n)."""
+        return torch.addcmul(table, self.sum(x), weights.unsqueeze(1))
 
 
 Classes = HardClasses | SoftClasses

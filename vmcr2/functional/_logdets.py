@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ._classes import Classes, HardClasses, SoftClasses, safe_reciprocal
+from ._classes import Classes, ClassGroup, HardClasses, SoftClasses, safe_reciprocal
 from ._linalg import (
     Guard,
     attach_gradient,
@@ -77,23 +77,29 @@ def hard_compression(
     z: Tensor, classes: HardClasses, eps_sq: float, backend: Backend, guard: Guard, *, with_gradient: bool = False
 ) -> tuple[Tensor, Tensor]:
     """R_c and ∂R_c/∂Z, (m, d), or an empty one if it is not asked for."""
-    m, d = z.shape
+    d = z.shape[1]
     root_alpha = (d / eps_sq * safe_reciprocal(classes.sizes)).sqrt()
     # ∂R_c/∂Z_j = γ_j α_j S_j⁻¹ Z_j, and with P = √α_j Z_j that is (γ_j √α_j) S_j⁻¹ P
     outer = classes.proportions * root_alpha
     value = z.new_zeros(())
-    gradient = z.new_zeros(m + 1 if with_gradient else 0, d)
-    for group in classes.groups(guard):
+
+    def rows(group: ClassGroup) -> Tensor:
         P = group.gather(z, root_alpha)
         use_gram = _smaller_side_is_gram(P.shape[1], d, backend)
-        left = P if use_gram else P.mT
-        factor = factor_identity_plus(left, guard)
-        value += 0.5 * (classes.proportions[group.classes] * logdet(factor)).sum()
-        if with_gradient:
-            inverse = cholesky_inverse(factor).mul_(outer[group.classes, None, None])
-            wide = P.to(inverse.dtype)
-            group.add_to(gradient, (inverse @ wide if use_gram else wide @ inverse).to(z.dtype))
-    return value, gradient[:m]
+        factor = factor_identity_plus(P if use_gram else P.mT, guard)
+        value.add_(0.5 * (classes.proportions[group.classes] * logdet(factor)).sum())
+        if not with_gradient:
+            return P[:0]
+        inverse = cholesky_inverse(factor).mul_(outer[group.classes, None, None])
+        wide = P.to(inverse.dtype)
+        return (inverse @ wide if use_gram else wide @ inverse).to(z.dtype)
+
+    parts = (rows(group) for group in classes.groups(guard))  # one after the other: only one is held at a time
+    if with_gradient:
+        return value, classes.collect(parts, d)
+    for _ in parts:
+        pass
+    return value, z[:0]
 
 
 def _soft(z: Tensor, classes: SoftClasses, eps_sq: float, backend: Backend, guard: Guard) -> Tensor:

@@ -84,7 +84,7 @@ def data_terms(z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor) -
     with products_as_asked():
         coordinates = z @ dictionary
         projected = classes.sum(coordinates.square()) * safe_reciprocal(classes.sizes).unsqueeze(1)
-        return DataTerms(projected.T, z.T @ coordinates.mul_(classes.spread(codes.T)) / len(z))
+        return DataTerms(projected.T, z.T @ coordinates.mul_(classes.spread(codes.T.contiguous())) / len(z))
 
 
 def dictionary_gradient(atoms: AtomTerms, data: DataTerms) -> Tensor:
@@ -109,7 +109,13 @@ def expanded(z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor, pai
 def modelled(z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor) -> Tensor:
     """ΓDiag(Â_j)Γᵀ z_i of each sample's class, (m, d)."""
     with products_as_asked():
-        return (z @ dictionary).mul_(classes.spread(codes.T)) @ dictionary.T
+        return coordinates_of(z, classes, dictionary, codes.T) @ dictionary.T
+
+
+def coordinates_of(z: Tensor, classes: Classes, dictionary: Tensor, table: Tensor) -> Tensor:
+    """ZΓ, (m, q), each row times its class's row of a table (k, q)."""
+    with products_as_asked():
+        return (z @ dictionary).mul_(classes.spread(table.contiguous()))
 
 
 def dense(z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -11,15 +11,20 @@ from ._classes import Classes, HardClasses, SoftClasses, safe_reciprocal
 from ._linalg import Guard
 
 
-class Pairs(NamedTuple):
+class Pairs(Protocol):
     """What the features alone contribute to the mismatch; the same at the old and at the new dictionary."""
 
-    energy: Tensor
-    """‖Ĉ_j‖_F² per class, (k,)."""
-    penalty: Tensor
-    """Σ_j γ_j ‖Ĉ_j‖_F²; debiased if asked for, a scalar."""
-    pull: Tensor
-    """(m/4) ∂penalty/∂z, (m, d): Ĉ_j z_i of each sample's class; debiased if asked for."""
+    @property
+    def energy(self) -> Tensor:
+        """‖Ĉ_j‖_F² per class, (k,)."""
+
+    @property
+    def penalty(self) -> Tensor:
+        """Σ_j γ_j ‖Ĉ_j‖_F²; debiased if asked for, a scalar."""
+
+    @property
+    def pull(self) -> Tensor:
+        """(m/4) ∂penalty/∂z, (m, d): Ĉ_j z_i of each sample's class; debiased if asked for."""
 
 
 def same_class_pairs(z: Tensor, classes: Classes, debias: bool, guard: Guard) -> Pairs:
@@ -29,38 +34,63 @@ def same_class_pairs(z: Tensor, classes: Classes, debias: bool, guard: Guard) ->
     n_j² − Σ_i Π_ij² (n_j(n_j − 1) for hard labels), scaled back to one. A class of one sample has no pairs: it adds 0.
     """
     if isinstance(classes, HardClasses):
-        return _hard(z, classes, debias, guard)
-    return _soft(z, classes, debias)
+        return HardPairs(z.detach(), classes, debias, guard)
+    return _soft(z.detach(), classes, debias)
 
 
-def _hard(z: Tensor, classes: HardClasses, debias: bool, guard: Guard) -> Pairs:
-    m, d = z.shape
-    sizes = classes.sizes
-    squared = z.new_zeros(classes.num_classes)
-    pull = z.new_zeros(m + 1, d)
-    # weights of a pair: 1/n² in the energy and 1/n in Ĉz, or 1/(n(n − 1)) and 1/(n − 1) without self-pairs
-    per_pull = safe_reciprocal(sizes - 1.0 if debias else sizes)
-    for group in classes.groups(guard):
-        P = group.gather(z)
-        if P.shape[1] <= d:
-            product = P @ P.mT
-            rows = product @ P
-        else:
-            product = P.mT @ P
-            rows = P @ product
-        squared.index_copy_(0, group.classes, product.square().sum((1, 2)))
-        group.add_to(pull, rows.mul_(per_pull[group.classes, None, None]))
-    pull = pull[:m]
-    energy = squared * safe_reciprocal(sizes).square()
-    if not debias:
-        return Pairs(energy, (classes.proportions * energy).sum(), pull)
-    row_energy = z.square().sum(1, keepdim=True)
-    others = squared - classes.sum(row_energy.square()).squeeze(1)
-    penalty = (others * per_pull).sum() / m
-    return Pairs(energy, penalty, pull.addcmul_(row_energy * per_pull[classes.labels].unsqueeze(1), z, value=-1.0))
+class HardPairs:
+    """Pairs by integer labels: one Gram matrix per class, on its smaller side; what follows from it is made if asked.
+
+    Weights of a pair: 1/n² in the energy and 1/n in Ĉz, or 1/(n(n − 1)) and 1/(n − 1) without self-pairs.
+    """
+
+    def __init__(self, z: Tensor, classes: HardClasses, debias: bool, guard: Guard) -> None:
+        self.z, self.classes, self.debias = z, classes, debias
+        self._groups = classes.groups(guard)
+        self._members = [group.gather(z) for group in self._groups]
+        self._products = [P @ P.mT if self._by_gram(P) else P.mT @ P for P in self._members]
+        self._squares = z.new_zeros(classes.num_classes)
+        for group, product in zip(self._groups, self._products, strict=True):
+            self._squares.index_copy_(0, group.classes, product.square().sum((1, 2)))
+        self._per_pull = safe_reciprocal(classes.sizes - 1.0 if debias else classes.sizes)
+
+    def _by_gram(self, members: Tensor) -> bool:
+        return members.shape[1] <= self.z.shape[1]
+
+    @property
+    def energy(self) -> Tensor:
+        return self._squares * safe_reciprocal(self.classes.sizes).square()
+
+    @property
+    def penalty(self) -> Tensor:
+        if not self.debias:
+            return (self.classes.proportions * self.energy).sum()
+        row_energies = self.z.square().sum(1, keepdim=True).square()
+        others = self._squares - self.classes.sum(row_energies).squeeze(1)
+        return (others * self._per_pull).sum() / len(self.z)
+
+    @property
+    def pull(self) -> Tensor:
+        rows = (
+            (product @ P if self._by_gram(P) else P @ product).mul_(self._per_pull[group.classes, None, None])
+            for group, P, product in zip(self._groups, self._members, self._products, strict=True)
+        )
+        pull = self.classes.collect(rows, self.z.shape[1])
+        if self.debias:
+            own = self.z.square().sum(1, keepdim=True) * self._per_pull[self.classes.labels].unsqueeze(1)
+            pull.addcmul_(own, self.z, value=-1.0)
+        return pull
 
 
-def _soft(z: Tensor, classes: SoftClasses, debias: bool) -> Pairs:
+class SoftPairs(NamedTuple):
+    """Pairs by memberships."""
+
+    energy: Tensor
+    penalty: Tensor
+    pull: Tensor
+
+
+def _soft(z: Tensor, classes: SoftClasses, debias: bool) -> SoftPairs:
     m, d = z.shape
     membership = classes.membership
     self_pairs = membership.square().sum(0) if debias else torch.zeros_like(classes.sizes)
@@ -82,4 +112,4 @@ def _soft(z: Tensor, classes: SoftClasses, debias: bool) -> Pairs:
         pair_weight *= gram
         penalty += (pair_weight * gram).sum()
         pull[rows] = m * (pair_weight @ z)
-    return Pairs(squared * safe_reciprocal(classes.sizes).square(), penalty, pull)
+    return SoftPairs(squared * safe_reciprocal(classes.sizes).square(), penalty, pull)

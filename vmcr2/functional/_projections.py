@@ -16,11 +16,15 @@ def project_unit_columns(x: Tensor) -> Tensor:
             [0.8000, 0.0000]])
     """
     largest = x.abs().amax(0, keepdim=True)
-    # by the largest entry first, so that squares stay in range; a zero column stays zero
-    scaled = x / largest.clamp_min(torch.finfo(x.dtype).tiny)
-    norm = torch.linalg.vector_norm(scaled, dim=0, keepdim=True)
-    unit: Tensor = scaled / norm.clamp_min(torch.finfo(x.dtype).tiny)
-    unit[0] += (largest[0] == 0).to(x.dtype)
+    # by the largest entry first, so that squares stay in range
+    return unit_columns(x / largest.clamp_min(torch.finfo(x.dtype).tiny))
+
+
+def unit_columns(x: Tensor) -> Tensor:
+    """The same for columns whose squares are in range, in one reduction instead of two."""
+    norm = torch.linalg.vector_norm(x, dim=0, keepdim=True)
+    unit: Tensor = x / norm.clamp_min(torch.finfo(x.dtype).tiny)
+    unit[0] += (norm[0] == 0).to(x.dtype)
     return unit
 
 

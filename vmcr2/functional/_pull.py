@@ -6,7 +6,6 @@ not wait for each other run side by side on a GPU; each has a flag of its own, j
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -14,21 +13,19 @@ from torch import Tensor
 
 from . import _mismatch
 from ._classes import Classes, SoftClasses
-from ._linalg import Guard
+from ._linalg import Guard, products_as_asked
 from ._logdets import compression, expansion_gradient, hard_compression
 from ._pairs import same_class_pairs
-from ._problem import OwnTerms, Problem, Scalar
+from ._problem import Problem, Scalar
+from ._steps import CodesRule, Prepared, dictionary_rate, take_step
 from ._streams import Aside
-
-Move = Callable[[Problem, OwnTerms, _mismatch.DataTerms], tuple[Tensor, Tensor]]
-"""Algorithm 1's step on Γ and Â: from the terms at the old ones to the new ones."""
 
 
 class Ahead(NamedTuple):
     """What a variational step needs of the labels, Γ and Â alone: it can be made before the features are there."""
 
     classes: Classes
-    own: OwnTerms
+    prepared: Prepared
 
 
 def exact_pull(z: Tensor, classes: Classes, eps_sq: float, guard: Guard) -> Tensor:
@@ -47,41 +44,44 @@ def exact_pull(z: Tensor, classes: Classes, eps_sq: float, guard: Guard) -> Tens
 
 def variational_pull(
     z: Tensor,
-    classes: Classes,
     dictionary: Tensor,
     codes: Tensor,
-    own: OwnTerms | None,
-    move: Move | None,
+    ahead: Ahead,
     *,
     eps_sq: float,
     weight: Scalar,
+    nu_dictionary: Scalar,
+    codes_rule: CodesRule,
     batch_expansion: Tensor | None,
     debias: bool,
     guard: Guard,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """∂((μ/2m)M − β·R)/∂z at the new (Γ, Â), and these; ``move`` None leaves them, β None leaves R out.
+    """Algorithm 1's step, then ∂((μ/2m)M − β·R)/∂z at the new (Γ, Â), and these; β None leaves R out."""
+    classes, prepared = ahead
+    scale = 4.0 / len(z) * weight
+    first = _Branch(z, guard)
+    with Aside(z) as measuring:
+        problem = Problem(z, classes, same_class_pairs(z, classes, debias, first.guard), eps_sq, weight, guard)
+        rate = dictionary_rate(problem, prepared, nu_dictionary)
+    with Aside(z) as pulling:
+        pull = problem.pairs.pull * scale
+    second = _Branch(z, guard)
+    with Aside(z, lane=1) as spreading:
+        spread = None if batch_expansion is None else expansion_gradient(z, eps_sq, second.guard) * batch_expansion
 
-    ``own`` are the terms of the old ones where they were made before.
-    """
-    with Aside(z, 0) as pairing:
-        gathering = _Branch(z, guard)
-        pairs = same_class_pairs(z, classes, debias, gathering.guard)
-    with Aside(z, 1) as side:
-        spreading = _Branch(z, guard)
-        spread = None if batch_expansion is None else expansion_gradient(z, eps_sq, spreading.guard) * batch_expansion
-    problem = Problem(z, classes, pairs, eps_sq, weight, guard)
-    if move is not None:
-        own = problem.own_terms(dictionary, codes) if own is None else own
-        data = problem.data_terms(dictionary, codes)
-        pairing.join()
-        dictionary, codes = move(problem, own, data)
-    model = _mismatch.modelled(z, classes, dictionary, codes)
-    pairing.join()
-    pull = (pairs.pull - model).mul_(4.0 / len(z) * weight)
-    side.join()
-    gathering.report()
-    spreading.report()
-    return pull if spread is None else pull.sub_(spread), dictionary, codes
+    def joined_rate() -> Tensor:
+        measuring.join()
+        return rate
+
+    dictionary, codes = take_step(problem, dictionary, codes, prepared, joined_rate, codes_rule)
+    model = _mismatch.coordinates_of(z, classes, dictionary, codes.T * -scale)
+    pulling.join()
+    with products_as_asked():
+        gradient = torch.addmm(pull, model, dictionary.T)
+    spreading.join()
+    first.report()
+    second.report()
+    return gradient if spread is None else gradient.sub_(spread), dictionary, codes
 
 
 class _Branch:

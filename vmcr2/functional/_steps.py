@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from collections.abc import Callable
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
+from ._classes import Classes, safe_reciprocal
 from ._inputs import check_features, check_not_negative, read_classes
-from ._linalg import Guard, full_precision, working_dtype
-from ._mismatch import DataTerms, coherence_norm
-from ._problem import OwnTerms, Problem, Scalar, build_problem, read_problem, weight_from
-from ._projections import project_nonnegative, project_simplex, project_unit_columns, rescale_trace
+from ._linalg import Guard, full_precision, products_as_asked, working_dtype
+from ._mismatch import coherence_norm
+from ._problem import Problem, Scalar, build_problem, own_terms, read_problem, weight_from
+from ._projections import project_nonnegative, project_simplex, rescale_trace, unit_columns
 
 CodesRule = Literal["free", "simplex", "rescaled"]
 
@@ -48,7 +50,7 @@ def lipschitz_dictionary(
         dtype = working_dtype(z, codes)
         w = weight_from(mu, weight, len(z))
         problem = build_problem(z.to(dtype), labels, codes.shape[1], eps_sq=1.0, weight=w, guard=guard)
-        return _lipschitz_dictionary(problem, codes.to(dtype))
+        return _lipschitz_dictionary(problem, codes.to(dtype).amax(0))
 
 
 @full_precision
@@ -140,46 +142,87 @@ def variational_step(
             max_class_size=max_class_size,
             guard=guard,
         )
-        return take_step(
-            problem,
+        prepared = prepare_step(
             dictionary,
             codes,
-            problem.own_terms(dictionary, codes),
-            problem.data_terms(dictionary, codes),
-            nu_dictionary=nu_dictionary,
+            problem.classes,
+            c=problem.c,
+            weight=problem.weight,
             nu_codes=nu_codes,
-            codes_rule=codes_rule,
             cap_codes_step=cap_codes_step,
+            guard=guard,
         )
+        rate = dictionary_rate(problem, prepared, nu_dictionary)
+        return take_step(problem, dictionary, codes, prepared, lambda: rate, codes_rule)
+
+
+class Prepared(NamedTuple):
+    """A step of Algorithm 1 as far as it goes without features; what the data add to it is one product each."""
+
+    codes: Tensor
+    """Âᵀ after its step but for the data's part, (k, q)."""
+    summing: Tensor
+    """2w·ν_A/(L_A n_j), (k,): what Σ_{i∈j} (γ_lᵀz_i)² adds to it."""
+    dictionary: Tensor
+    """∂/∂Γ but for the data's part, (d, q)."""
+    spreading: Tensor
+    """(4w/m)Âᵀ, (k, q): Zᵀ(ZΓ ∘ of each sample's class) is the data's part."""
+    largest: Tensor
+    """max_l Â_lj, (k,)."""
+
+
+def prepare_step(
+    dictionary: Tensor,
+    codes: Tensor,
+    classes: Classes,
+    *,
+    c: float,
+    weight: Scalar,
+    nu_codes: Scalar,
+    cap_codes_step: bool,
+    guard: Guard,
+) -> Prepared:
+    """All of a step that the labels, Γ and Â decide: R^v's gradients, the dictionary's part of M, the codes' rate."""
+    m = classes.num_samples
+    rates, atoms = own_terms(dictionary, codes, classes.proportions, c, m, guard)
+    nu = (CODES_STEP_LIMIT * atoms.frobenius / atoms.largest_row).clamp(max=nu_codes) if cap_codes_step else nu_codes
+    # the gradient below lacks the factor γ_j that L_j = 2w γ_j ‖G₂‖_F has: it cancels; an absent class stays
+    step = torch.where(classes.proportions > 0, nu / (2.0 * weight * atoms.frobenius), 0.0)
+    own = c / 2 * (rates.leverage.unsqueeze(1) - 1.0 / (1.0 + c * codes)) - 2.0 * weight * atoms.product
+    return Prepared(
+        codes=torch.addcmul(codes, own, step).T.contiguous(),
+        summing=2.0 * weight * step * safe_reciprocal(classes.sizes),
+        dictionary=rates.dictionary_gradient - 4.0 * weight * atoms.gradient,
+        spreading=(4.0 / m * weight * codes.T).contiguous(),
+        largest=codes.amax(0),
+    )
+
+
+def dictionary_rate(problem: Problem, prepared: Prepared, nu: Scalar) -> Tensor:
+    """ν_Γ/L_Γ, and 0 where L_Γ = 0 (all codes zero)."""
+    lipschitz = _lipschitz_dictionary(problem, prepared.largest)
+    moving = lipschitz > 0
+    return torch.where(moving, nu / torch.where(moving, lipschitz, 1.0), 0.0)
 
 
 def take_step(
     problem: Problem,
     dictionary: Tensor,
     codes: Tensor,
-    own: OwnTerms,
-    data: DataTerms,
-    *,
-    nu_dictionary: Scalar,
-    nu_codes: Scalar,
+    prepared: Prepared,
+    rate: Callable[[], Tensor],
     codes_rule: CodesRule,
-    cap_codes_step: bool,
 ) -> tuple[Tensor, Tensor]:
-    """The step on a checked problem, from its terms at Γ and Â."""
-    by_dictionary, by_codes = problem.block_gradients(codes, own, data)
-    atoms = own.atoms
-    lipschitz = _lipschitz_dictionary(problem, codes)
-    moving = lipschitz > 0
-    rate = torch.where(moving, nu_dictionary / torch.where(moving, lipschitz, 1.0), 0.0)
-    new_dictionary = project_unit_columns(dictionary + rate * by_dictionary)
-
-    nu = nu_codes
-    if cap_codes_step:
-        nu = (CODES_STEP_LIMIT * atoms.frobenius / atoms.largest_row).clamp(max=nu_codes)
-    # by_codes lacks the factor γ_j that L_j = 2w γ_j ‖G₂‖_F has: it cancels
-    moved = apply_codes_rule(codes + nu / (2.0 * problem.weight * atoms.frobenius) * by_codes, codes_rule)
-    new_codes = torch.where(problem.classes.proportions > 0, moved, codes)
-
+    """The rest of the step, on a checked problem. ``rate`` is asked for as late as it can be."""
+    z, classes = problem.z, problem.classes
+    with products_as_asked():
+        coordinates = z @ dictionary
+        moved = classes.add_sums(prepared.codes, prepared.summing, coordinates.square())
+        data = coordinates.mul_(classes.spread(prepared.spreading))
+        by_dictionary = torch.addmm(prepared.dictionary, z.T, data)
+    new_codes = torch.where(classes.proportions > 0, apply_codes_rule(moved.T, codes_rule), codes)
+    # a step away from unit columns: their squares are in range, or the step is not sound
+    new_dictionary = unit_columns(torch.addcmul(dictionary, by_dictionary, rate()))
     sound = torch.isfinite(new_dictionary.sum() + new_codes.sum())
     problem.guard.report(~sound, lambda: "z, dictionary or codes are so large that a step of Algorithm 1 overflows")
     return torch.where(sound, new_dictionary, dictionary), torch.where(sound, new_codes, codes)
@@ -196,7 +239,6 @@ def check_codes_rule(rule: str) -> None:
         raise ValueError(f"the codes' rule must be one of {', '.join(get_args(CodesRule))}; got {rule!r}")
 
 
-def _lipschitz_dictionary(problem: Problem, codes: Tensor) -> Tensor:
-    largest = codes.amax(0)
+def _lipschitz_dictionary(problem: Problem, largest: Tensor) -> Tensor:
     per_class = problem.pairs.energy.sqrt() * largest + largest.square()
     return 4.0 * problem.weight * (problem.classes.proportions * per_class).sum()

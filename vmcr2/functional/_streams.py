@@ -36,6 +36,7 @@ class Aside:
                 _LANES[key] = torch.cuda.Stream(tensor.device)  # type: ignore[no-untyped-call]
             self._lane = _LANES[key]
         self._context = torch.cuda.stream(self._lane)
+        self._done: torch.cuda.Event | None = None
 
     def __enter__(self) -> Aside:
         if self._lane is not None:
@@ -46,9 +47,11 @@ class Aside:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._lane is not None:
+            self._done = self._lane.record_event()
         self._context.__exit__(kind, error, trace)
 
     def join(self) -> None:
-        """The current stream waits for the branch."""
-        if self._lane is not None:
-            torch.cuda.current_stream(self._lane.device).wait_stream(self._lane)
+        """The current stream waits for the block, though not for what its lane does later."""
+        if self._lane is not None and self._done is not None:
+            torch.cuda.current_stream(self._lane.device).wait_event(self._done)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..functional import RateTerms
-from ..functional._classes import Classes, HardClasses
+from ..functional._classes import Classes
 from ..functional._inputs import check_count, check_positive, read_classes, unit_features
 from ..functional._linalg import Guard, attach_gradient, full_precision
 from ..functional._pull import exact_pull
@@ -89,8 +89,7 @@ class MCR2Loss(nn.Module):
         guard = Guard(self.validate, self.fault)
         like = torch.empty(len(labels), 0, device=labels.device)
         classes = read_classes(labels, like, self.num_classes, guard, self.max_class_size)
-        if isinstance(classes, HardClasses):
-            classes.groups(guard)
+        classes.look_ahead(guard)
         return classes
 
     def extra_repr(self) -> str:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from .._buffers import PreciseBuffers, precise_dtype
-from ..functional import Batches, CodesRule, VariationalTerms, latch, latch_batches, project_unit_columns
+from ..functional import Batches, CodesRule, VariationalTerms, _steps, latch, latch_batches, project_unit_columns
 from ..functional._classes import Classes
 from ..functional._eigen import pseudo_random
 from ..functional._inputs import check_count, check_positive, read_classes, unit_features
 from ..functional._linalg import Guard, attach_gradient, full_precision, tracing
-from ..functional._mismatch import DataTerms
-from ..functional._problem import OwnTerms, Problem, Scalar, build_problem, own_terms, weight_from
+from ..functional._problem import Problem, Scalar, build_problem, weight_from
 from ..functional._pull import Ahead, variational_pull
-from ..functional._steps import apply_codes_rule, check_codes_rule, take_step
 from ..functional._variational import terms_of
 from ._scalars import DeviceScalars, Scheduled
 
@@ -98,7 +96,7 @@ class VMCR2Loss(PreciseBuffers):
         for name, value in (("num_classes", num_classes), ("dim", dim), ("atoms_per_class", atoms_per_class)):
             check_count(value, name)
         check_positive(eps_sq, "eps_sq")
-        check_codes_rule(codes)
+        _steps.check_codes_rule(codes)
         if mu is None and weight is None:
             weight = DEFAULT_WEIGHT
         weight_from(mu, weight, 1)
@@ -143,42 +141,43 @@ class VMCR2Loss(PreciseBuffers):
 
         The value costs as much as the rest and only a log needs it: ``loss(z, labels, update=False)`` afterwards.
         With ``normalize=False`` rows must not be longer than 1. ``ahead`` is :meth:`look_ahead` of these labels. In a
-        CUDA graph R(z) is recorded even at β = 0, which may change later, unless ``with_expansion`` is False.
+        CUDA graph R(z) is recorded even at β = 0, which may change later, unless ``with_expansion`` is False. Where
+        the loss would not move Γ and A, in eval mode or under ``no_grad``, this is the loss itself.
         """
-        stepping = self.training and torch.is_grad_enabled()
+        if not (self.training and torch.is_grad_enabled()):
+            return cast(Tensor, self(z, labels))
         guard = self._guard()
         z = unit_features(z, guard, self.normalize, self.dim)
         with torch.no_grad():
             x = z.detach()
-            classes = self._classes(labels, x) if ahead is None else ahead.classes
-            if stepping and not self._is_latched:
+            if not self._is_latched:
                 self._latch_on(x, labels)
+            ahead = self.look_ahead(labels) if ahead is None else ahead
             if with_expansion is None:
                 with_expansion = tracing() or self.batch_expansion != 0
             gradient, dictionary, codes = variational_pull(
                 x,
-                classes,
                 *self._atoms(x),
-                None if ahead is None else ahead.own,
-                self._move if stepping else None,
+                ahead,
                 eps_sq=self.eps_sq,
                 weight=self._weight(x),
+                nu_dictionary=self.scalars.device("nu_dictionary", x.dtype),
+                codes_rule=self.codes_rule,
                 batch_expansion=self.scalars.device("batch_expansion", x.dtype) if with_expansion else None,
                 debias=self.debias,
                 guard=guard,
             )
-            if stepping:
-                self._keep(dictionary, codes)
+            self.dictionary.copy_(dictionary)
+            self.codes.copy_(codes)
         return attach_gradient(z.new_zeros(()), z, gradient)
 
     @full_precision
     @torch.no_grad()
     def look_ahead(self, labels: Tensor) -> Ahead:
         """What the next :meth:`surrogate` needs of the labels, Γ and A alone, for while the network computes z."""
-        like = self.dictionary.new_empty(len(labels), 0)
-        classes = self._classes(labels, like)
-        own = own_terms(*self._atoms(like), classes.proportions, self.dim / self.eps_sq, len(labels), self._guard())
-        return Ahead(classes, own)
+        classes = self._classes(labels)
+        classes.look_ahead(self._guard())
+        return Ahead(classes, self._prepared(classes))
 
     @full_precision
     def terms(self, z: Tensor, labels: Tensor) -> VariationalTerms:
@@ -239,7 +238,7 @@ class VMCR2Loss(PreciseBuffers):
     def _adopt(self, dictionary: Tensor, codes: Tensor) -> None:
         present = codes.sum(0) > 0
         self.dictionary.copy_(dictionary)
-        self.codes.copy_(torch.where(present, apply_codes_rule(codes, self.codes_rule), codes))
+        self.codes.copy_(torch.where(present, _steps.apply_codes_rule(codes, self.codes_rule), codes))
         self.latched.fill_(True)
         self._is_latched = True
 
@@ -247,29 +246,28 @@ class VMCR2Loss(PreciseBuffers):
         with torch.no_grad():
             if not self._is_latched:
                 self._latch_on(problem.z.detach(), labels)
-            atoms = self._atoms(problem.z)
-            self._keep(*self._move(problem, problem.own_terms(*atoms), problem.data_terms(*atoms)))
+            prepared = self._prepared(problem.classes)
+            rate = _steps.dictionary_rate(problem, prepared, self.scalars.device("nu_dictionary", problem.z.dtype))
+            new = _steps.take_step(problem, *self._atoms(problem.z), prepared, lambda: rate, self.codes_rule)
+            self.dictionary.copy_(new[0])
+            self.codes.copy_(new[1])
 
     def _latch_on(self, z: Tensor, labels: Tensor) -> None:
         if tracing() and not torch.compiler.is_compiling():
             raise RuntimeError("latch the loss before capturing it in a CUDA graph: loss.latch(z, labels)")
         self._latch(z, labels)
 
-    def _move(self, problem: Problem, own: OwnTerms, data: DataTerms) -> tuple[Tensor, Tensor]:
-        return take_step(
-            problem,
-            *self._atoms(problem.z),
-            own,
-            data,
-            nu_dictionary=self.scalars.device("nu_dictionary", problem.z.dtype),
-            nu_codes=self.scalars.device("nu_codes", problem.z.dtype),
-            codes_rule=self.codes_rule,
+    def _prepared(self, classes: Classes) -> _steps.Prepared:
+        like = classes.sizes
+        return _steps.prepare_step(
+            *self._atoms(like),
+            classes,
+            c=self.dim / self.eps_sq,
+            weight=self._weight(like, classes.num_samples),
+            nu_codes=self.scalars.device("nu_codes", like.dtype),
             cap_codes_step=self.cap_codes_step,
+            guard=self._guard(),
         )
-
-    def _keep(self, dictionary: Tensor, codes: Tensor) -> None:
-        self.dictionary.copy_(dictionary)
-        self.codes.copy_(codes)
 
     def _problem(self, z: Tensor, labels: Tensor) -> Problem:
         guard = self._guard()
@@ -285,12 +283,14 @@ class VMCR2Loss(PreciseBuffers):
             guard=guard,
         )
 
-    def _weight(self, z: Tensor) -> Scalar:
+    def _weight(self, like: Tensor, num_samples: int | None = None) -> Scalar:
+        m = len(like) if num_samples is None else num_samples
         if self.mu is not None:
-            return weight_from(self.scalars.device("mu", z.dtype), None, len(z))
-        return weight_from(None, self.scalars.device("weight", z.dtype), len(z))
+            return weight_from(self.scalars.device("mu", like.dtype), None, m)
+        return weight_from(None, self.scalars.device("weight", like.dtype), m)
 
-    def _classes(self, labels: Tensor, like: Tensor) -> Classes:
+    def _classes(self, labels: Tensor) -> Classes:
+        like = self.dictionary.new_empty(len(labels), 0)
         return read_classes(labels, like, self.num_classes, self._guard(), self.max_class_size)
 
     def _atoms(self, like: Tensor) -> tuple[Tensor, Tensor]:
