@@ -68,6 +68,7 @@ def measure(
     engine = Engine(trainer.step, images=10**9 if config.compile == "auto" else 0, say=said.append)
     trainer.network.train()
     trainer.objective.train()
+    trainer.step.index.copy_(trainer.order(0)[: trainer.batch_size])
     ready = None
     while ready is None:
         engine()

@@ -163,19 +163,22 @@ def leading_eigenpairs(source: Samples | Moments, count: int, method: Method, ro
     width = min(count + OVERSAMPLE, d)
     basis = torch.linalg.qr(pseudo_random((d, width), like)).Q.expand(k, d, width)
     if width < d:
-        for _ in range(rounds):
-            basis = orthonormal_columns(source.product(basis)[0])
+        for last in range(rounds - 1, -1, -1):
+            basis = orthonormal_columns(source.product(basis)[0], roughly=last > 0)
     product, sizes = source.product(basis)
     values, rotation = torch.linalg.eigh(_mean(basis.mT @ product, sizes))
     return _ordered(values, basis @ rotation, sizes, count)
 
 
-def orthonormal_columns(y: Tensor) -> Tensor:
-    """Orthonormal columns that span those of each matrix (k, d, r), r ≪ d; beyond its rank they are any."""
-    return cholesky_qr(y) if y.is_cuda else torch.linalg.qr(y).Q
+def orthonormal_columns(y: Tensor, *, roughly: bool = False) -> Tensor:
+    """Orthonormal columns that span those of each matrix (k, d, r), r ≪ d; beyond its rank they are any.
+
+    ``roughly`` allows columns that are only well conditioned, which is enough between rounds of an iteration.
+    """
+    return cholesky_qr(y, rounds=1 if roughly else 3) if y.is_cuda else torch.linalg.qr(y).Q
 
 
-def cholesky_qr(y: Tensor) -> Tensor:
+def cholesky_qr(y: Tensor, rounds: int = 3) -> Tensor:
     """The same by Q = YR⁻¹ with RᵀR = YᵀY: products and k small factors. Batched QR takes 10 ms and more on a GPU.
 
     YᵀY squares the condition, so it is made in float64, of unit columns. A column of which the others leave less than
@@ -184,7 +187,7 @@ def cholesky_qr(y: Tensor) -> Tensor:
     wide = y.double()
     identity = torch.eye(y.shape[2], dtype=wide.dtype, device=y.device)
     filler = pseudo_random((y.shape[1], y.shape[2]), wide)
-    for _ in range(3):
+    for _ in range(rounds):
         wide = wide * safe_reciprocal(torch.linalg.vector_norm(wide, dim=1, keepdim=True))
         # the shift keeps dependent columns from failing: what is left of one is then its root, 1e-7
         factor, _ = torch.linalg.cholesky_ex(wide.mT @ wide + 1e-14 * identity)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from torch import Tensor, nn
-from torch.nn.functional import adaptive_avg_pool2d, relu
+from torch.nn.functional import adaptive_avg_pool2d
 
 from ..functional._inputs import check_count
+from ._fused_norm import norm_relu
 from ._head import reshaping_head, unit_rows
 
 
@@ -24,8 +25,8 @@ class PreActBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(n, in_channels, h, w) -> (n, channels, ⌈h/stride⌉, ⌈w/stride⌉)."""
-        active = relu(self.bn1(x), inplace=True)
-        out: Tensor = self.conv2(relu(self.bn2(self.conv1(active)), inplace=True))
+        active = norm_relu(self.bn1, x)
+        out: Tensor = self.conv2(norm_relu(self.bn2, self.conv1(active)))
         out += x if self.shortcut is None else self.shortcut(active)
         return out
 
@@ -72,7 +73,7 @@ class PreActResNet18(nn.Module):
     def backbone(self, images: Tensor) -> Tensor:
         """The pooled last stage: (n, c, h, w) -> (n, 512)."""
         x = self.layer4(self.layer3(self.layer2(self.layer1(self.conv1(images)))))
-        x = relu(self.bn(x), inplace=True)
+        x = norm_relu(self.bn, x)
         return adaptive_avg_pool2d(x, 1).flatten(1)
 
     def forward(self, images: Tensor) -> Tensor:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import cast
 
 from torch import Tensor, nn
-from torch.nn.functional import adaptive_avg_pool2d, max_pool2d, relu
+from torch.nn.functional import adaptive_avg_pool2d
 
 from ..functional._inputs import check_count
 from ._convolutions import convolve_3x3, convolve_stem
+from ._fused_norm import norm_alone, norm_relu, norm_relu_pool
 from ._head import reshaping_head, unit_rows
 
 
@@ -21,7 +23,7 @@ class BasicBlock(nn.Module):
         self.bn1 = nn.BatchNorm2d(channels)
         self.conv2 = nn.Conv2d(channels, channels, kernel_size=3, padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(channels)
-        self.downsample: nn.Module | None = None
+        self.downsample: nn.Sequential | None = None
         if stride != 1 or in_channels != channels:
             self.downsample = nn.Sequential(
                 nn.Conv2d(in_channels, channels, kernel_size=1, stride=stride, bias=False), nn.BatchNorm2d(channels)
@@ -29,10 +31,11 @@ class BasicBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(n, in_channels, h, w) -> (n, channels, ⌈h/stride⌉, ⌈w/stride⌉)."""
-        out = relu(self.bn1(convolve_3x3(self.conv1, x)), inplace=True)
-        out = self.bn2(convolve_3x3(self.conv2, out))
-        out += x if self.downsample is None else self.downsample(x)
-        return relu(out, inplace=True)
+        out = norm_relu(self.bn1, convolve_3x3(self.conv1, x))
+        if self.downsample is not None:
+            convolution, norm = self.downsample
+            x = norm_alone(cast(nn.BatchNorm2d, norm), convolution(x))
+        return norm_relu(self.bn2, convolve_3x3(self.conv2, out), residual=x)
 
 
 class ResNet18(nn.Module):
@@ -73,8 +76,7 @@ class ResNet18(nn.Module):
 
     def backbone(self, images: Tensor) -> Tensor:
         """What torchvision's network passes to ``fc``: (n, c, h, w) -> (n, 512)."""
-        x = relu(self.bn1(convolve_stem(self.conv1, images)), inplace=True)
-        x = max_pool2d(x, kernel_size=3, stride=2, padding=1)
+        x = norm_relu_pool(self.bn1, convolve_stem(self.conv1, images))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         return adaptive_avg_pool2d(x, 1).flatten(1)
 

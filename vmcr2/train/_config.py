@@ -123,7 +123,7 @@ class Config:
     compile: Literal["auto", "yes", "no"] = "auto"
     """torch.compile of the network; "auto" where the run is long enough to win the compile time back."""
     log_every: int = 0
-    """Epochs between lines of metrics. 0: about 400 lines over the run."""
+    """Epochs between lines of metrics. 0: about 100 lines over the run."""
     eval_every: int = 0
     """Epochs between measurements on the whole training set and the hold-out. 0: at the end only, and with a hold-out
     ten times on the way."""

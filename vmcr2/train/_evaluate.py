@@ -16,7 +16,7 @@ from ._config import Config
 from ._numerics import arranged, numerics
 from ._step import unaugmented
 
-_EMBED_BATCH = 2000
+_EMBED_BATCH = {"cpu": 2000, "cuda": 10_000}  # few large batches: on a GPU small ones are all launching
 _COSINE_SAMPLE = 10_000
 _NEIGHBOURS = 5
 _GRAM_FLOATS = 2**25
@@ -40,7 +40,8 @@ def embed(config: Config, network: nn.Module, split: Split, device: torch.device
     index = torch.arange(len(images), device=device)
     with numerics(config, device):
         parts = [
-            network(arranged(unaugmented(config, images, part), config)) for part in torch.split(index, _EMBED_BATCH)
+            network(arranged(unaugmented(config, images, part), config))
+            for part in torch.split(index, _EMBED_BATCH[device.type])
         ]
     network.train(was_training)
     return torch.cat(parts)

@@ -11,9 +11,10 @@ from torch import Tensor
 from ..functional import mismatch, rate_reduction
 from ..losses import VMCR2Loss
 from ._config import Config
+from ._objective import CrossEntropy
 from ._step import Step
 
-_LINES = 400
+_LINES = 100
 
 
 def due(config: Config, epoch: int) -> bool:
@@ -28,16 +29,19 @@ def batch_rates(step: Step, num_classes: int) -> dict[str, float]:
     z, labels = step.features, step.seen
     eps_sq = step.config.eps_sq
     rates = rate_reduction(z, labels, num_classes, eps_sq=eps_sq, validate=False)
+    objective = step.objective
     figures = {
-        "loss": step.objective(z, labels),
+        "loss": -rates.delta,
         "expansion": rates.expansion,
         "compression": rates.compression,
         "batch_delta_r": rates.delta,
     }
-    objective = step.objective
+    if isinstance(objective, CrossEntropy):
+        figures["loss"] = objective(z, labels)
     if isinstance(objective, VMCR2Loss):
         parts = objective.terms(z, labels)
         figures |= {
+            "loss": -parts.objective - objective.batch_expansion * parts.expansion,
             "variational_expansion": parts.variational_expansion,
             "variational_compression": parts.variational_compression,
             "mismatch": mismatch(z, labels, objective.dictionary, objective.codes, method="precise", validate=False),

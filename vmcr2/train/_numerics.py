@@ -42,11 +42,8 @@ def numerics(config: Config, device: torch.device) -> Iterator[None]:
 
 
 def arranged(x: Tensor, config: Config) -> Tensor:
-    """Images as the device likes them: channels last, and in bfloat16 where the network is, on a GPU."""
-    if not x.is_cuda:
-        return x
-    dtype = torch.bfloat16 if uses_bfloat16(config, x.device) else x.dtype
-    return x.to(dtype=dtype, memory_format=torch.channels_last)
+    """Images in the precision of the network: cast once, and not in every layer that asks for it."""
+    return x.to(torch.bfloat16) if uses_bfloat16(config, x.device) else x
 
 
 def placed(network: nn.Module, device: torch.device) -> nn.Module:
