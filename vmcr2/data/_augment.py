@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .._triton import fits_triton
 from ._errors import DataError
 from ._keys import below, sample_keys, unit, words
 from ._resample import resample
@@ -51,6 +52,13 @@ def augment_crop(
     """
     _check(images, size)
     height, width = images.shape[2:]
+    _check_crop((height, width), size, padding)
+    if fits_triton(index) and images[0].numel() < 2**31:
+        from ._crop_kernel import crop_kernel
+
+        options = {"seed": seed, "size": size, "padding": padding, "flip": flip}
+        cropped: Tensor = crop_kernel(images, index, draw, **options)  # type: ignore[no-untyped-call]
+        return cropped
     crops = decide_crop(index, draw, seed, (height, width), size, padding, flip)
     steps = torch.arange(size, device=images.device)
     rows = crops.top[:, None] + steps - padding
@@ -59,8 +67,8 @@ def augment_crop(
     where = rows.clamp(0, height - 1)[:, :, None] * width + columns.clamp(0, width - 1)[:, None, :]
     # one position per pixel, shared by the channels: 0.17 ms for 2000 on an H200, 0.29 by indexing with four tensors
     batch = images[index].flatten(2)
-    pixels = batch.gather(2, where.flatten(1)[:, None].expand(-1, batch.shape[1], -1))
-    return _to_unit(pixels.view(*batch.shape[:2], size, size) * inside[:, None])
+    taken = batch.gather(2, where.flatten(1)[:, None].expand(-1, batch.shape[1], -1))
+    return _to_unit(taken.view(*batch.shape[:2], size, size) * inside[:, None])
 
 
 def decide_crop(
@@ -68,10 +76,6 @@ def decide_crop(
 ) -> Crops:
     """Offsets in the padded image, uniform over all positions, and flips."""
     vertical, horizontal = (length + 2 * padding - size + 1 for length in shape)
-    if padding < 0 or min(vertical, horizontal) < 1:
-        raise DataError(
-            f"no crop of {size}×{size} fits into {shape[0]}×{shape[1]} padded by {padding}: raise padding or lower size"
-        )
     top, left, mirror = words(sample_keys(index, draw, seed), 0, 3).unbind(1)
     full = torch.full_like(top, size)
     return Crops(below(top, vertical), below(left, horizontal), full, full, _flips(mirror, flip))
@@ -203,6 +207,13 @@ def _check(images: Tensor, size: int) -> None:
         raise DataError(f"images must be uint8 (N, C, H, W), got {images.dtype} of shape {tuple(images.shape)}")
     if size < 1:
         raise DataError(f"size must be at least 1, got {size}")
+
+
+def _check_crop(shape: tuple[int, int], size: int, padding: int) -> None:
+    if padding < 0 or min(shape) + 2 * padding < size:
+        raise DataError(
+            f"no crop of {size}×{size} fits into {shape[0]}×{shape[1]} padded by {padding}: raise padding or lower size"
+        )
 
 
 def _to_unit(pixels: Tensor) -> Tensor:

@@ -28,10 +28,8 @@ class ClassGroup(NamedTuple):
 
     def gather(self, z: Tensor, scale: Tensor | None = None) -> Tensor:
         """The group's samples, each times its class's ``scale``: (classes, size, d), with zero rows as padding."""
-        weight = (self.rows < len(z)).to(z.dtype)
-        if scale is not None:
-            weight *= scale[self.classes].unsqueeze(1)
-        return z[self.rows.clamp_max(len(z) - 1)].mul_(weight.unsqueeze(2))
+        members = torch.cat([z, z.new_zeros(1, z.shape[1])])[self.rows]
+        return members if scale is None else members.mul_(scale[self.classes, None, None])
 
     def add_to(self, total: Tensor, values: Tensor) -> None:
         """Add each sample's row of ``values`` to its row of ``total``, which has one row more, for the padding."""

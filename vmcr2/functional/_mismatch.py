@@ -65,12 +65,13 @@ def atom_terms(dictionary: Tensor, codes: Tensor, proportions: Tensor, num_sampl
     """All that a step needs of K, in one pass over its strips."""
     weighted = (codes * proportions).T
     products, gradients, rows_max, squares = [], [], [], []
-    for rows, K in _strips(dictionary, num_samples):
-        gradients.append(dictionary @ (codes[rows] @ weighted).mul_(K).T)
-        G2 = K.square_()
-        products.append(G2 @ codes)
-        rows_max.append(G2.sum(1).amax())
-        squares.append(torch.linalg.vector_norm(G2))
+    with products_as_asked():
+        for rows, K in _strips(dictionary, num_samples):
+            gradients.append(dictionary @ (codes[rows] @ weighted).mul_(K).T)
+            G2 = K.square_()
+            products.append(G2 @ codes)
+            rows_max.append(G2.sum(1).amax())
+            squares.append(torch.linalg.vector_norm(G2))
     return AtomTerms(
         torch.cat(products),
         torch.linalg.vector_norm(torch.stack(squares)),

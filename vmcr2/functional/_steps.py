@@ -14,6 +14,7 @@ from ._linalg import Guard, full_precision, products_as_asked, working_dtype
 from ._mismatch import coherence_norm
 from ._problem import Problem, Scalar, build_problem, own_terms, read_problem, weight_from
 from ._projections import project_nonnegative, project_simplex, rescale_trace, unit_columns
+from ._streams import Aside
 
 CodesRule = Literal["free", "simplex", "rescaled"]
 
@@ -217,12 +218,15 @@ def take_step(
     z, classes = problem.z, problem.classes
     with products_as_asked():
         coordinates = z @ dictionary
-        moved = classes.add_sums(prepared.codes, prepared.summing, coordinates.square())
+        squares = coordinates.square()
+        with Aside(z, lane=2) as moving:
+            moved = classes.add_sums(prepared.codes, prepared.summing, squares)
+            new_codes = torch.where(classes.proportions > 0, apply_codes_rule(moved.T, codes_rule), codes)
         data = coordinates.mul_(classes.spread(prepared.spreading))
         by_dictionary = torch.addmm(prepared.dictionary, z.T, data)
-    new_codes = torch.where(classes.proportions > 0, apply_codes_rule(moved.T, codes_rule), codes)
     # a step away from unit columns: their squares are in range, or the step is not sound
     new_dictionary = unit_columns(torch.addcmul(dictionary, by_dictionary, rate()))
+    moving.join()
     sound = torch.isfinite(new_dictionary.sum() + new_codes.sum())
     problem.guard.report(~sound, lambda: "z, dictionary or codes are so large that a step of Algorithm 1 overflows")
     return torch.where(sound, new_dictionary, dictionary), torch.where(sound, new_codes, codes)

@@ -35,21 +35,21 @@ class Aside:
             if key not in _LANES:
                 _LANES[key] = torch.cuda.Stream(tensor.device)  # type: ignore[no-untyped-call]
             self._lane = _LANES[key]
-        self._context = torch.cuda.stream(self._lane)
+        self._context = torch.cuda.stream(self._lane) if self._lane is not None else None
         self._done: torch.cuda.Event | None = None
 
     def __enter__(self) -> Aside:
-        if self._lane is not None:
+        if self._lane is not None and self._context is not None:
             self._lane.wait_stream(torch.cuda.current_stream(self._lane.device))
-        self._context.__enter__()  # type: ignore[no-untyped-call]
+            self._context.__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._lane is not None:
+        if self._lane is not None and self._context is not None:
             self._done = self._lane.record_event()
-        self._context.__exit__(kind, error, trace)
+            self._context.__exit__(kind, error, trace)
 
     def join(self) -> None:
         """The current stream waits for the block, though not for what its lane does later."""

@@ -76,7 +76,7 @@ class MCR2Loss(nn.Module):
         labels. Memberships are taken as constants.
         """
         guard = Guard(self.validate, self.fault)
-        z = unit_features(z, guard, self.normalize)
+        z = unit_features(z, guard, self.normalize, quick=True)  # NaN fails in the factorisations, which is flagged
         with torch.no_grad():
             x = z.detach()
             classes = ahead or read_classes(labels, x, self.num_classes, guard, self.max_class_size)

@@ -147,7 +147,7 @@ class VMCR2Loss(PreciseBuffers):
         if not (self.training and torch.is_grad_enabled()):
             return cast(Tensor, self(z, labels))
         guard = self._guard()
-        z = unit_features(z, guard, self.normalize, self.dim)
+        z = unit_features(z, guard, self.normalize, self.dim, quick=True)  # NaN makes a step unsound, which is flagged
         with torch.no_grad():
             x = z.detach()
             if not self._is_latched:

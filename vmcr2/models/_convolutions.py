@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, pad, pixel_unshuffle
 
+from .._triton import fits_triton
+
 
 def convolve_3x3(conv: nn.Conv2d, x: Tensor) -> Tensor:
     """A 3×3 convolution with padding 1, without the taps that meet nothing but padding.
@@ -41,7 +43,12 @@ def blocked_stem(weight: Tensor, x: Tensor) -> Tensor:
     """The stem over 2×2 blocks; height and width of x are even."""
     out_channels, channels = weight.shape[:2]
     fill = -4 * channels % 8
-    blocks = pad(pixel_unshuffle(pad(x, (4, 2, 4, 2)), 2), (0, 0, 0, 0, 0, fill))
+    if fits_triton(x) and not x.requires_grad:
+        from ._block_kernel import blocks_of
+
+        blocks = blocks_of(x, 4 * channels + fill, x.dtype)  # type: ignore[no-untyped-call]
+    else:
+        blocks = pad(pixel_unshuffle(pad(x, (4, 2, 4, 2)), 2), (0, 0, 0, 0, 0, fill))
     # (out, c, 4, 2, 4, 2): which block, and where in it, vertically and horizontally; pixel_unshuffle's channel order
     taps = pad(weight, (1, 0, 1, 0)).reshape(out_channels, channels, 4, 2, 4, 2).permute(0, 1, 3, 5, 2, 4)
     taps = pad(taps.reshape(out_channels, 4 * channels, 4, 4), (0, 0, 0, 0, 0, fill))

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import functools
-import importlib.util
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import max_pool2d, relu
 
-_BLOCK = 1024
-_ROWS = 32
-_CHANNELS = 64
-_PARTS = 64
-_PROGRAMS = 1024
-"""Parts × blocks of channels into which a sum over samples is cut: some eight per multiprocessor."""
+from .._triton import fits_triton
+
+_BLOCK = 2048
+_ROWS = 64
+_CHANNELS = 64  # of a program that sums over rows
+_FEW = 16  # of a program that adds up the parts: more of them, each with all parts at once
+_PARTS = 256
+_PROGRAMS = 256
+"""Parts × blocks of channels into which a sum over samples is cut: two per multiprocessor."""
 
 
 def norm_relu(norm: nn.BatchNorm2d, x: Tensor, residual: Tensor | None = None) -> Tensor:
@@ -40,17 +41,11 @@ def norm_relu_pool(norm: nn.BatchNorm2d, x: Tensor) -> Tensor:
     return max_pool2d(relu(norm(x)), kernel_size=3, stride=2, padding=1)
 
 
-@functools.cache
-def has_triton() -> bool:
-    """Triton comes with torch's CUDA builds for Linux; without it torch's own kernels do."""
-    return importlib.util.find_spec("triton") is not None
-
-
 def fusable(norm: nn.BatchNorm2d, x: Tensor) -> bool:
     """A training step on a GPU, channels last, and a power of two of channels; statistics as torch keeps them."""
     channels = x.shape[1]
     return (
-        x.is_cuda
+        fits_triton(x)
         and norm.training
         and norm.affine
         and norm.track_running_stats
@@ -58,8 +53,6 @@ def fusable(norm: nn.BatchNorm2d, x: Tensor) -> bool:
         and channels >= _CHANNELS
         and channels & (channels - 1) == 0
         and x.is_contiguous(memory_format=torch.channels_last)
-        and not torch.compiler.is_compiling()  # which fuses by itself
-        and has_triton()
     )
 
 
@@ -93,7 +86,7 @@ class FusedNorm(torch.autograd.Function):
         partial, parts, per_part = _parts(rows, C, x.device)
         grid = (parts, C // _CHANNELS)
         kernels.sums[grid](x, partial, rows, per_part, C, _ROWS, _CHANNELS)
-        kernels.finish_sums[(C // _CHANNELS,)](
+        kernels.finish_sums[(C // _FEW,)](
             x,
             partial,
             weight,
@@ -108,7 +101,7 @@ class FusedNorm(torch.autograd.Function):
             norm.eps,
             C,
             _PARTS,
-            _CHANNELS,
+            _FEW,
         )
         taken = None
         if pool:
@@ -155,9 +148,7 @@ class FusedNorm(torch.autograd.Function):
             kernels.backward_sums[grid](
                 gradient, x, x if y is None else y, table, partial, rows, per_part, C, *flags, _ROWS, _CHANNELS
             )
-        kernels.finish_backward_sums[(C // _CHANNELS,)](
-            partial, by_weight, by_bias, means, rows, parts, C, _PARTS, _CHANNELS
-        )
+        kernels.finish_backward_sums[(C // _FEW,)](partial, by_weight, by_bias, means, rows, parts, C, _PARTS, _FEW)
         if taken is not None:
             kernels.pool_backward_apply[(_blocks(x),)](
                 gradient, x, taken, table, means, by_x, x.numel(), H, W, C, _BLOCK

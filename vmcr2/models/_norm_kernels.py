@@ -4,8 +4,8 @@ torch has one kernel each for statistics, normalisation, addition, ReLU and max-
 passes over memory are half of a small ResNet's step. Here y = max(scale·x + offset [+ residual], 0) is one pass after
 the statistics, and its gradient two. Sums over samples are made in parts by many programs, always in the same order.
 
-Rows are positions (image, y, x), columns channels; every pointer is to a dense (rows, C) matrix. C is a power of two of
-at least 64.
+Rows are positions (image, y, x), columns channels; every pointer is to a dense (rows, C) matrix of fewer than 2³¹
+entries. C is a power of two of at least 64.
 """
 
 # ruff: noqa: SIM108
@@ -48,7 +48,7 @@ def sums(x, partial, rows, per_part, C: tl.constexpr, ROWS: tl.constexpr, CHANNE
     for first in range(part * per_part, last, ROWS):
         row = first + tl.arange(0, ROWS)
         inside = (row < last)[:, None]
-        v = tl.load(x + row.to(tl.int64)[:, None] * C + channel[None, :], mask=inside, other=0.0).to(tl.float32)
+        v = tl.load(x + row[:, None] * C + channel[None, :], mask=inside, other=0.0).to(tl.float32)
         v = tl.where(inside, v - origin[None, :], 0.0)
         a += v
         b += v * v
@@ -99,7 +99,7 @@ def apply(
     x, residual, y, table, total, C: tl.constexpr, RELU: tl.constexpr, RESIDUAL: tl.constexpr, BLOCK: tl.constexpr
 ):
     """scale·x + offset, plus the residual, cut off at 0."""
-    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = i < total
     channel = i % C
     value = tl.load(x + i, mask=inside, other=0.0).to(tl.float32)
@@ -151,7 +151,7 @@ def backward_sums(
     for first in range(part * per_part, last, ROWS):
         row = first + tl.arange(0, ROWS)
         inside = (row < last)[:, None]
-        where = row.to(tl.int64)[:, None] * C + channel[None, :]
+        where = row[:, None] * C + channel[None, :]
         v = tl.load(x + where, mask=inside, other=0.0).to(tl.float32)
         g = tl.load(gradient + where, mask=inside, other=0.0).to(tl.float32)
         g = _through_relu(g, v, y, where, inside, scale, offset, RELU, RESIDUAL)
@@ -198,7 +198,7 @@ def backward_apply(
     BLOCK: tl.constexpr,
 ):
     """The gradients of x and of the residual."""
-    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = i < total
     channel = i % C
     v = tl.load(x + i, mask=inside, other=0.0).to(tl.float32)
@@ -214,7 +214,7 @@ def backward_apply(
 @triton.jit
 def pool_apply(x, y, taken, table, total, H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr):
     """max(scale·x + offset, 0), then the largest of 3×3 with stride 2, padding 1; ``taken`` says which, 9 for none."""
-    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = i < total
     channel = i % C
     column = (i // C) % (W // 2)
@@ -277,7 +277,7 @@ def pool_backward_sums(
     b = tl.zeros((ROWS, CHANNELS), tl.float32)
     last = tl.minimum((part + 1) * per_part, rows)
     for first in range(part * per_part, last, ROWS):
-        row = (first + tl.arange(0, ROWS)).to(tl.int64)[:, None]
+        row = (first + tl.arange(0, ROWS))[:, None]
         inside = (row < last) & (channel >= 0)[None, :]
         v = tl.load(x + row * C + channel[None, :], mask=inside, other=0.0).to(tl.float32)
         image, at_y, at_x = row // (H * W), (row // W) % H, row % W
@@ -302,7 +302,7 @@ def pool_backward_apply(
     BLOCK: tl.constexpr,
 ):
     """The gradient of x."""
-    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = i < total
     channel = i % C
     v = tl.load(x + i, mask=inside, other=0.0).to(tl.float32)
