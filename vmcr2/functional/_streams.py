@@ -33,7 +33,8 @@ class Aside:
         if tensor.is_cuda and not torch.compiler.is_compiling():
             key = (tensor.device.index, lane)
             if key not in _LANES:
-                _LANES[key] = torch.cuda.Stream(tensor.device)  # type: ignore[no-untyped-call]
+                # of high priority: chains of small kernels, which must not queue behind the wide ones of a network
+                _LANES[key] = torch.cuda.Stream(tensor.device, priority=-1)  # type: ignore[no-untyped-call]
             self._lane = _LANES[key]
         self._context = torch.cuda.stream(self._lane) if self._lane is not None else None
         self._done: torch.cuda.Event | None = None

@@ -19,11 +19,17 @@ def convolve_3x3(conv: nn.Conv2d, x: Tensor) -> Tensor:
     """
     size = tuple(x.shape[2:])
     if size == (1, 1):
-        return conv2d(x, conv.weight[:, :, 1:2, 1:2])
+        return conv2d(x, _taps(conv.weight, 1))
     if size == (2, 2) and conv.stride == (2, 2):
-        return conv2d(x, conv.weight[:, :, 1:, 1:])
+        return conv2d(x, _taps(conv.weight, 2))
     convolved: Tensor = conv(x)
     return convolved
+
+
+def _taps(weight: Tensor, size: int) -> Tensor:
+    """The taps from the centre on, (out, in, size, size), as one view: two slices have two gradients to fill up."""
+    offset = weight.storage_offset() + weight.stride(2) + weight.stride(3)
+    return weight.as_strided((*weight.shape[:2], size, size), weight.stride(), offset)
 
 
 def convolve_stem(conv: nn.Conv2d, x: Tensor) -> Tensor:

@@ -15,8 +15,8 @@ _ROWS = 64
 _CHANNELS = 64  # of a program that sums over rows
 _FEW = 16  # of a program that adds up the parts: more of them, each with all parts at once
 _PARTS = 256
-_PROGRAMS = 256
-"""Parts × blocks of channels into which a sum over samples is cut: two per multiprocessor."""
+_PROGRAMS = 1024
+"""Parts × blocks of channels into which a sum over samples is cut: eight per multiprocessor, so that loads overlap."""
 
 
 def norm_relu(norm: nn.BatchNorm2d, x: Tensor, residual: Tensor | None = None) -> Tensor:

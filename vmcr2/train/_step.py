@@ -7,6 +7,7 @@ number that changes, so that it can be captured in a CUDA graph as it is.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +15,8 @@ from torch import Tensor, nn
 from ..data import Split, augment_crop, augment_resized_crop, flip_only, normalize, plain
 from ..functional._streams import Aside
 from ._config import Config
-from ._numerics import arranged, numerics
+from ._half import HalfWeights
+from ._numerics import arranged, numerics, uses_bfloat16
 from ._objective import Objective, fault_of, look_ahead, surrogate
 
 Forward = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -48,14 +50,15 @@ class Step:
         """Its labels."""
         self.broken = torch.zeros((), dtype=torch.bool, device=device)
         """Set where features or their gradient were not finite, or the objective found a fault; stays set."""
+        self.half = HalfWeights(network) if device.type == "cuda" and uses_bfloat16(config, device) else None
         self.forward: Forward = self.featurize
         """May be replaced by a compiled :meth:`featurize`."""
         self.optimizer = build_optimizer(config, [*network.parameters(), *objective.parameters()], self.rate)
 
     def featurize(self, images: Tensor, index: Tensor, draw: Tensor) -> Tensor:
         """Augment and embed."""
-        features: Tensor = self.network(arranged(augmented(self.config, images, index, draw), self.config))
-        return features
+        x = arranged(augmented(self.config, images, index, draw), self.config)
+        return self.half(x) if self.half is not None else cast(Tensor, self.network(x))
 
     def __call__(self) -> None:
         """Train on the samples of ``index``."""
@@ -69,6 +72,8 @@ class Step:
             loss = surrogate(self.objective, self.config, z, labels, ahead)
             z.retain_grad()
             torch.autograd.backward(loss * self.config.loss_scale)
+            if self.half is not None:
+                self.half.bring_back()
             self.optimizer.step()
             self._watch(z, labels)
 
