@@ -20,6 +20,12 @@ import triton.language as tl
 
 
 @triton.jit
+def _channel(i, C):
+    """The channel of a flat index; said to come in runs of 64, so that tables are read in whole vectors."""
+    return tl.max_contiguous(tl.multiple_of(i & (C - 1), 64), 64)
+
+
+@triton.jit
 def _add_up(a, b, partial, part, channel, C):
     """Both sums of a part: partial is (parts, 2, C)."""
     tl.store(partial + part * 2 * C + channel, tl.sum(a, 0))
@@ -100,7 +106,7 @@ def apply(x, residual, y, table, total, C, RELU: tl.constexpr, RESIDUAL: tl.cons
     """scale·x + offset, plus the residual, cut off at 0."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = i < total
-    channel = i & (C - 1)
+    channel = _channel(i, C)
     value = tl.load(x + i, mask=inside, other=0.0).to(tl.float32)
     value = value * tl.load(table + 2 * C + channel) + tl.load(table + 3 * C + channel)
     if RESIDUAL:
@@ -199,7 +205,7 @@ def backward_apply(
     """The gradients of x and of the residual."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = i < total
-    channel = i & (C - 1)
+    channel = _channel(i, C)
     v = tl.load(x + i, mask=inside, other=0.0).to(tl.float32)
     g = tl.load(gradient + i, mask=inside, other=0.0).to(tl.float32)
     scale = tl.load(table + 2 * C + channel)
@@ -215,7 +221,7 @@ def pool_apply(x, y, taken, table, total, H: tl.constexpr, W: tl.constexpr, C, B
     """max(scale·x + offset, 0), then the largest of 3×3 with stride 2, padding 1; ``taken`` says which, 9 for none."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = i < total
-    channel = i & (C - 1)
+    channel = _channel(i, C)
     row = i // C
     column = row % (W // 2)
     line = (row // (W // 2)) % (H // 2)
@@ -304,7 +310,7 @@ def pool_backward_apply(
     """The gradient of x."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = i < total
-    channel = i & (C - 1)
+    channel = _channel(i, C)
     v = tl.load(x + i, mask=inside, other=0.0).to(tl.float32)
     row = i // C
     g = _from_pool(gradient, taken, row // (H * W), (row // W) % H, row % W, channel, inside, H, W, C)

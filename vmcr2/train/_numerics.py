@@ -19,12 +19,12 @@ def uses_bfloat16(config: Config, device: torch.device) -> bool:
 
 
 @contextmanager
-def numerics(config: Config, device: torch.device) -> Iterator[None]:
+def numerics(config: Config, device: torch.device, *, search: bool = False) -> Iterator[None]:
     """The network under bfloat16 autocast if so decided; torch's switches are put back afterwards.
 
     Objectives leave autocast and TF32 for themselves, except in products that nothing is inverted of. Casts of weights
-    are not cached: a cache filled while a graph is captured would outlive it. cuDNN's own search for algorithms is off:
-    it found nothing faster here, and costs seconds.
+    are not cached: a cache filled while a graph is captured would outlive it. ``search`` lets cuDNN try out its
+    algorithms, some seconds at the start.
     """
     low = uses_bfloat16(config, device)
     before = torch.get_float32_matmul_precision()
@@ -33,7 +33,7 @@ def numerics(config: Config, device: torch.device) -> Iterator[None]:
     try:
         with (
             torch.backends.cudnn.flags(
-                enabled=True, benchmark=False, deterministic=exact, allow_tf32=low and not exact
+                enabled=True, benchmark=search and not exact, deterministic=exact, allow_tf32=low and not exact
             ),
             torch.autocast(device.type, torch.bfloat16, enabled=low, cache_enabled=False),
         ):

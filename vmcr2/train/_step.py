@@ -53,6 +53,8 @@ class Step:
         self.half = HalfWeights(network) if device.type == "cuda" and uses_bfloat16(config, device) else None
         self.forward: Forward = self.featurize
         """May be replaced by a compiled :meth:`featurize`."""
+        self.search = False
+        """Whether cuDNN tries out its algorithms in the first steps."""
         self.optimizer = build_optimizer(config, [*network.parameters(), *objective.parameters()], self.rate)
 
     def featurize(self, images: Tensor, index: Tensor, draw: Tensor) -> Tensor:
@@ -62,7 +64,7 @@ class Step:
 
     def __call__(self) -> None:
         """Train on the samples of ``index``."""
-        with numerics(self.config, self.device):
+        with numerics(self.config, self.device, search=self.search):
             labels = self.labels[self.index]
             with Aside(labels) as side:  # R^v does not depend on the features: it is factored while they are made
                 ahead = look_ahead(self.objective, labels)
