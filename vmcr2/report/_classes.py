@@ -75,12 +75,14 @@ def codes_sentence(found: Codes, names: list[str]) -> str:
     own = np.diag(found.blocks)
     text = (
         f"On average {own.mean():.0%} of a class's codes lie on the {found.atoms_per_class} atoms that were latched "
-        f"for it (least: {own.min():.0%}, {names[int(own.argmin())]})."
+        f"for it (least: {own.min():.0%}, «{names[int(own.argmin())]}»)."
     )
-    if len(names) > 1:
-        other = found.blocks - np.diag(own)
+    other = found.blocks - np.diag(own)
+    if other.max() >= 0.0005:
         i, j = divmod(int(other.argmax()), len(names))
-        text += f" The most on another's: {other[i, j]:.1%}, {names[i]} on atoms of {names[j]}."
+        text += f" The most on another's: {other[i, j]:.1%}, «{names[i]}» on atoms of «{names[j]}»."
+    else:
+        text += " None lie on another's."
     return text
 
 
@@ -112,7 +114,7 @@ def angles_sentence(found: Angles, names: list[str]) -> str:
     i, j = divmod(int(apart.argmin()), len(names))
     return (
         f"The median smallest angle is {np.median(found.pairs):.1f}°; {np.mean(found.pairs >= 80):.0%} of pairs are at "
-        f"80° or more. Closest: {names[i]} and {names[j]}, {apart[i, j]:.1f}°."
+        f"80° or more. Closest: «{names[i]}» and «{names[j]}», {apart[i, j]:.1f}°."
     )
 
 
@@ -144,5 +146,5 @@ def confusion_sentence(run: RunRecord, table: Array, names: list[str]) -> str:
     worst = int(recall.argmin())
     return (
         f"{right:,} of {total:,} {kind} images were put into their own class ({right / total:.4f}), by nearest "
-        f"subspace. Least often right: {names[worst]}, {int(table[worst, worst])} of {int(sizes[worst])}."
+        f"subspace. Least often right: «{names[worst]}», {int(table[worst, worst])} of {int(sizes[worst])}."
     )

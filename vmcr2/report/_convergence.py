@@ -39,6 +39,8 @@ class Panel:
     title: str
     how: str
     log: bool = False
+    top: float | None = None
+    """where the axis ends, for what cannot pass it"""
     curves: list[Curve] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     absent: str = ""
@@ -82,15 +84,20 @@ def convergence_panels(runs: list[RunRecord], groups: list[Group], labels: list[
     if not alone:
         rates.append(Panel("compression", "R_c, within classes", "Falls as each class narrows. Of the last batch."))
         draw.fill(rates[1], [_RC])
-    variational = Panel(
-        "variational",
-        "R^v and R^v_c, of the dictionary",
+    how = (
         "The variational terms that Γ and A are updated by. They are other numbers than R and R_c, and R^v is not "
-        "bounded by R's maximum: with free codes it passes it.",
-        absent="Only V-MCR² has a dictionary.",
+        "bounded by R's maximum: with free codes it passes it."
     )
-    draw.fill(variational, [_RV, _RVC])
-    variational.lines = _most(runs, "most_expansion", "R's maximum (no bound here)") if variational.curves else []
+    absent = "Only V-MCR² has a dictionary."
+    title = "R^v and R^v_c, of the dictionary" if alone else "R^v, of the dictionary"
+    variational = [Panel("variational", title, how, absent=absent)]
+    draw.fill(variational[0], [_RV, _RVC] if alone else [_RV])
+    if variational[0].curves:
+        variational[0].lines = _most(runs, "most_expansion", "R's maximum (no bound here)")
+        if not alone:
+            short = "Its counterpart within classes. Another number than R_c."
+            variational.append(Panel("variational-compression", "R^v_c, of dictionary and codes", short))
+            draw.fill(variational[1], [_RVC])
     mismatch = Panel(
         "mismatch",
         "M, the mismatch",
@@ -101,7 +108,7 @@ def convergence_panels(runs: list[RunRecord], groups: list[Group], labels: list[
     draw.fill(mismatch, [_Quantity("mismatch", "M")])
     rate = Panel("lr", "Learning rate", "The schedule of the optimiser's step.")
     draw.fill(rate, [_Quantity("lr", "learning rate")])
-    panels = [delta, *rates, variational, mismatch, _accuracy(runs, draw), rate]
+    panels = [delta, *rates, *variational, mismatch, _accuracy(runs, draw), rate]
     for panel in panels:
         panel.says = _says(panel, runs)
     return panels
@@ -136,7 +143,7 @@ def _group_labels(groups: list[Group], labels: list[str], styles: list[int]) -> 
     for group in groups:
         if len({styles[i] for i in group.runs}) == 1:
             for i in group.runs:
-                named[i] = group.label + (f" ({len(group.runs)} seeds)" if len(group.runs) > 1 else "")
+                named[i] = group.label + (f" ({len(group.runs)} runs)" if len(group.runs) > 1 else "")
     return named
 
 
@@ -146,6 +153,7 @@ def _accuracy(runs: list[RunRecord], draw: _Drawing) -> Panel:
         "Accuracy, nearest subspace",
         "On images that were not trained on. The test images are read once, at the end; hold-out images are training "
         "images set aside, and their figure is not a test figure.",
+        top=1.0,
     )
     for index, run in enumerate(runs):
         kind = "hold-out" if run.unseen == "holdout" else "test"
@@ -159,7 +167,7 @@ def _accuracy(runs: list[RunRecord], draw: _Drawing) -> Panel:
         for run in runs
         if (found := paper_figures(run.recipe, run.objective)) and run.unseen == "test"
     }
-    panel.lines = [Line(value, f"paper, {objective}, test: {value:.4f}") for value, objective in sorted(known)]
+    panel.lines = [Line(value, f"paper, {objective}: test {value:.4f}") for value, objective in sorted(known)]
     panel.absent = "Nothing was measured yet: it is at the end of the run, or on the way with a hold-out."
     return panel
 
@@ -172,7 +180,7 @@ def _most(runs: list[RunRecord], name: str, label: str) -> list[Line]:
 def _paper_delta(runs: list[RunRecord]) -> list[Line]:
     found = [(paper_figures(run.recipe, run.objective), run.objective_name) for run in runs]
     known = sorted({(figures.delta_r, name) for figures, name in found if figures and figures.delta_r is not None})
-    return [Line(value, f"paper, {name}, batch: {value:.1f}") for value, name in known[:4]]
+    return [Line(value, f"paper, {name}: «Training ΔR» {value:.1f}") for value, name in known[:4]]
 
 
 def _says(panel: Panel, runs: list[RunRecord]) -> str:

@@ -21,7 +21,7 @@ class Group(NamedTuple):
 
 
 def group_runs(runs: list[RunRecord]) -> list[Group]:
-    """In the order of their first run. A label names the recipe, and the settings that differ where that is not enough."""
+    """In the order of their first run. A label names the recipe, and where that is not enough what differs."""
     members: dict[str, list[int]] = {}
     for index, run in enumerate(runs):
         members.setdefault(_identity(run), []).append(index)

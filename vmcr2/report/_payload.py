@@ -22,6 +22,7 @@ def lines(panel: Panel) -> dict[str, Any]:
     return {
         "type": "lines",
         "log": panel.log,
+        "top": panel.top,
         "lines": [{"y": short(line.value), "label": line.label} for line in panel.lines],
         "curves": [
             {"label": curve.label, "style": curve.style, "points": curve.points} | as_payload(curve.series)

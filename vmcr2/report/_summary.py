@@ -99,7 +99,9 @@ def paper_note(runs: list[RunRecord]) -> str:
     tables = sorted({figures.table for _, figures in found if figures})
     if not tables:
         return (
-            "The paper has no figures for this recipe." if len(found) == 1 else "The paper has none for these recipes."
+            "The paper has no figures for this recipe."
+            if len(found) == 1
+            else "The paper has no figures for these recipes."
         )
     text = f"Paper: {' and '.join(tables)}"
     if any(figures and figures.seconds_per_epoch for _, figures in found):

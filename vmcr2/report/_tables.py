@@ -102,7 +102,7 @@ def _notes(runs: list[RunRecord]) -> list[str]:
         notes.append("Batch ΔR is the mean over un-augmented batches, full-train ΔR is over all training images.")
     if any(run.unseen == "holdout" for run in runs):
         notes.append("Hold-out images are training images set aside: their figures are not test figures.")
-    if any(run.objective == "ce" for run in runs):
+    if papers and any(run.objective == "ce" for run in runs):
         notes.append("Of cross-entropy the paper reports the accuracy of its head.")
     if papers:
         tables = " and ".join(sorted({found.table for found in papers}))

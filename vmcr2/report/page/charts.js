@@ -32,7 +32,7 @@ function rich(node, text) {
 
 function plain(value) {
   const size = Math.abs(value);
-  if (size >= 1e5 || (size > 0 && size < 1e-3)) return value.toExponential(1).replace("e+", "e");
+  if (size >= 1e5 || (size > 0 && size < 1e-3)) return value.toExponential(1).replace("e+", "e").replace(".0e", "e");
   return String(Number(value.toPrecision(4)));
 }
 
@@ -123,10 +123,10 @@ function stroke(path, style, width = 1.8) {
 function levels(plot, lines) {
   const { root, sy, edge } = plot;
   const placed = lines.map((line) => ({ ...line, at: sy(line.y) })).sort((a, b) => a.at - b.at);
-  let free = edge.top - 2;
+  let free = edge.top + 2;
   for (const line of placed) {
     svg("line", { class: "level", x1: edge.left, x2: edge.right, y1: line.at, y2: line.at }, root);
-    const at = Math.max(line.at + (line.at < edge.top + 12 ? 14 : -5), free);
+    const at = Math.max(line.at - 5, free);
     svg("text", { class: "level-label", x: edge.right - 2, y: at, "text-anchor": "end" }, root).textContent =
       line.label.replaceAll("R_c", "Rc");
     free = at + 14;
@@ -182,7 +182,9 @@ function drawLines(box, figure, view) {
   else {
     if (y[0] > 0 && y[0] < 0.6 * y[1]) y[0] = 0;
     const room = (y[1] - y[0]) * 0.06 || Math.abs(y[1]) * 0.1 || 1;
-    y = [y[0] === 0 ? 0 : y[0] - room, y[1] + room];
+    const above = figure.lines.some((l) => l.y > y[1] - room) ? 2 * room : room; // a level's label stands above it
+    y = [y[0] === 0 ? 0 : y[0] - room, y[1] + above];
+    if (figure.top) y[1] = Math.min(y[1], figure.top);
   }
   const seen = new Map(curves.map((c) => [`${c.label}|${c.style}|${c.points}`, c]));
   legend(box, [...seen.values()]);
@@ -197,6 +199,8 @@ function drawLines(box, figure, view) {
     const every = Math.ceil(points.length / 40);
     if (curve.points || points.length < 3)
       points.forEach((p, i) => { if (i % every === 0 || i === points.length - 1) mark(curve.style, p[0], p[1], 3.4, plot.root); });
+    if (points.length === 1 && curves.length < 4)
+      svg("text", { class: "level-label", x: points[0][0] - 9, y: points[0][1] + 4, "text-anchor": "end" }, plot.root).textContent = plain(curve.ys[0]);
   }
   levels(plot, figure.lines);
   box.append(plot.root);
@@ -227,7 +231,7 @@ function drawSpectra(box, figure, view) {
   const least = Math.min(...figure.values.flat().filter((v) => v > floor), figure.ideal || top);
   chooser(box, figure.names, view.chosen || 0, (j) => view.choose(j));
   const count = figure.median.length;
-  const plot = frame(box, { x: [1, Math.max(count, 2)], y: [least / 1.3, top * 1.3], yLog: true, xLabel: "eigenvalue number", height: 290 });
+  const plot = frame(box, { x: [1, Math.max(count, 2)], y: [least / 1.3, top * 1.3], yLog: true, xLabel: "eigenvalue number", height: 290, xTicks: [1, 5, 10, 15, 20, 25, 30].filter((i) => i <= Math.max(count, 2)) });
   const path = (row) => `M${row.map((v, i) => [v, i]).filter(([v]) => v > floor)
     .map(([v, i]) => `${plot.sx(i + 1).toFixed(1)},${plot.sy(v).toFixed(1)}`).join("L")}`;
   const thin = svg("g", { fill: "none", stroke: "var(--s6)", opacity: Math.max(0.12, Math.min(0.5, 6 / figure.values.length)) }, plot.root);

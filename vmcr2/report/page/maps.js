@@ -31,7 +31,7 @@ const KINDS = {
   },
   angle: {
     ends: ["90°, orthogonal", "0°"],
-    shade: (v) => 1 - v / 255,
+    shade: (v) => Math.sqrt(1 - v / 255),
     words: (v) => `about ${((v / 255) * 90).toFixed(0)}°`,
     pair: (row, column) => `${row} and ${column}`,
   },

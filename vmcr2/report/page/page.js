@@ -50,10 +50,14 @@ for (const button of document.querySelectorAll("[data-copy]")) {
   });
 }
 
-// shades are painted, not styled: a change of scheme, and printing, paint them anew
+// shades are painted, not styled: a change of scheme paints them anew
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redrawAll(isMap));
-addEventListener("beforeprint", () => { document.documentElement.classList.add("printing"); redrawAll(isMap); });
-addEventListener("afterprint", () => { document.documentElement.classList.remove("printing"); redrawAll(isMap); });
+function printing(now) {
+  document.documentElement.classList.toggle("printing", now);
+  redrawAll();
+}
+addEventListener("beforeprint", () => printing(true));
+addEventListener("afterprint", () => printing(false));
 
 redrawAll();
 const watch = new ResizeObserver((entries) => {
