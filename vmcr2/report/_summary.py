@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import NamedTuple
 
 from ..train import RECIPES
@@ -135,8 +136,7 @@ def command(run: RunRecord) -> str:
 
 def resume_command(run: RunRecord) -> str:
     """What goes on with a run."""
-    path = str(run.path)
-    return f"vmcr2 train --resume --out {path if path.isprintable() and ' ' not in path else repr(path)}"
+    return f"vmcr2 train --resume --out {shlex.quote(str(run.path))}"
 
 
 def hardware(run: RunRecord) -> str:

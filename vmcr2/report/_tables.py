@@ -152,7 +152,7 @@ def _latex(table: Table) -> str:
         return " & ".join(_tex(cell) for cell in cells) + r" \\"
 
     body = [rf"\begin{{tabular}}{{l{'r' * (len(table.heads) - 1)}}}", r"\hline", line(table.heads), r"\hline"]
-    body += [*map(line, table.rows), r"\hline", r"\end{tabular}", *(f"% {note}" for note in table.notes)]
+    body += [*map(line, table.rows), r"\hline", r"\end{tabular}", *(f"% {_tex(note)}" for note in table.notes)]
     return "\n".join(body) + "\n"
 
 

@@ -57,19 +57,22 @@ def curves(panel: Panel, *, seconds: bool) -> Figure:
             shape |= {"marker": _MARKS[style % len(_MARKS)], "markersize": 3.5, "linewidth": 0.8}
             shape["markevery"] = max(1, len(x) // 40)
         axes.plot(x, curve.series.values, label=label, **shape)
-    for line in panel.lines:
+    below = None
+    for line in sorted(panel.lines, key=lambda line: -line.value):
         axes.axhline(line.value, color="#555555", linestyle=":", linewidth=0.9)
+        close = below is not None and below - line.value < 0.05 * abs(below)  # its label would touch the last one's
         axes.annotate(
-            _typeset(line.label), (1, line.value), (-2, 2), xycoords=("axes fraction", "data"),
-            textcoords="offset points", ha="right", va="bottom", fontsize=7, color="#333333",
+            _typeset(line.label), (1, line.value), (-2, -2 if close else 2), xycoords=("axes fraction", "data"),
+            textcoords="offset points", ha="right", va="top" if close else "bottom", fontsize=7, color="#333333",
         )  # fmt: skip
+        below = line.value
     if panel.log:
         axes.set_yscale("log")
     axes.margins(y=0.08)
     axes.set_xlabel("seconds of training" if seconds else "epoch")
     axes.set_ylabel(_typeset(panel.title))
     if len(named) > 1 or any(curve.points for curve in panel.curves):
-        axes.legend(fontsize=7)
+        axes.legend(fontsize=7, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
     return figure
 
 

@@ -83,12 +83,17 @@ def _ticks(axes: Any, names: list[str], places: list[float]) -> None:
 def nearest(pictures: Array, names: list[str]) -> Figure:
     """A row of pictures for each of at most ten classes."""
     classes = chosen_classes(len(pictures))
-    figure = Figure(figsize=(0.55 * pictures.shape[1] + 1, 0.55 * len(classes)))
-    grid = figure.subplots(len(classes), pictures.shape[1], squeeze=False)
-    for row, j in zip(grid, classes, strict=True):
-        for axes, picture in zip(row, pictures[j], strict=True):
-            _show(axes, picture)
-        row[0].set_ylabel(literal(names[j][:16]), rotation=0, ha="right", va="center", fontsize=7)
+    shown = pictures[classes]
+    rows, columns, channels, height, width = shown.shape
+    gap = max(1, height // 16)
+    sheet = np.full((rows, height + gap, columns, width + gap, channels), 255, np.uint8)
+    sheet[:, :height, :, :width] = shown.transpose(0, 3, 1, 4, 2)
+    figure = Figure(figsize=(0.55 * columns + 1, 0.55 * rows))
+    axes = figure.add_subplot()
+    _show(axes, sheet.reshape(rows * (height + gap), columns * (width + gap), channels).transpose(2, 0, 1))
+    places = [(height + gap) * i + height / 2 for i in range(rows)]
+    axes.set_yticks(places, [literal(names[j][:16]) for j in classes], fontsize=7)
+    axes.tick_params(length=0)
     return figure
 
 
