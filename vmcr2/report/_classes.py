@@ -113,8 +113,8 @@ def angles_sentence(found: Angles, names: list[str]) -> str:
     apart = found.smallest + 360 * np.tri(len(names))  # each pair once, no class with itself
     i, j = divmod(int(apart.argmin()), len(names))
     return (
-        f"The median smallest angle is {np.median(found.pairs):.1f}°; {np.mean(found.pairs >= 80):.0%} of pairs are at "
-        f"80° or more. Closest: «{names[i]}» and «{names[j]}», {apart[i, j]:.1f}°."
+        f"The median smallest angle is {np.median(found.pairs):.1f}°; {int((found.pairs >= 80).sum()):,} of "
+        f"{len(found.pairs):,} pairs are at 80° or more. Closest: «{names[i]}» and «{names[j]}», {apart[i, j]:.1f}°."
     )
 
 

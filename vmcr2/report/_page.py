@@ -97,6 +97,8 @@ def _lead(runs: list[RunRecord], groups: int) -> str:
         text += f": {kind} accuracy {accuracy:.4f} by nearest subspace"
     if delta is not None and run.most_delta is not None:
         text += f", ΔR {delta:.1f} of at most {run.most_delta:.1f} over the whole training set"
+    if run.summary is None:
+        text += ", not finished"
     return text + "."
 
 

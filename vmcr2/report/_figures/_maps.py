@@ -102,19 +102,20 @@ def mistakes(found: tuple[Array, Array, Array], names: list[str]) -> Figure:
     pictures, true, taken_for = found
     columns = min(8, len(pictures))
     rows = -(-len(pictures) // columns)
-    figure = Figure(figsize=(1.05 * columns, 1.25 * rows), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False)
-    for axes in grid.flat:
-        axes.axis("off")
-    for n, axes in enumerate(grid.flat[: len(pictures)]):
-        axes.axis("on")
-        _show(axes, pictures[n, 0])
-        axes.set_title(literal(f"{names[int(true[n])][:14]}\nas {names[int(taken_for[n])][:14]}"), fontsize=6)
+    figure = Figure(figsize=(1.05 * columns, 1.3 * rows))
+    axes = figure.add_axes((0, 0, 1, 1))  # one for all: 32 of their own take seconds
+    for n in range(len(pictures)):
+        x, y = 1.25 * (n % columns), 1.55 * (n // columns)
+        _show(axes, pictures[n, 0], extent=(x, x + 1, y + 1, y))
+        words = f"{names[int(true[n])][:14]}\nas {names[int(taken_for[n])][:14]}"
+        axes.text(x + 0.5, y - 0.04, literal(words), fontsize=6, ha="center", va="bottom")
+    axes.set_xlim(-0.1, 1.25 * columns)
+    axes.set_ylim(1.55 * rows - 0.4, -0.5)
     return figure
 
 
-def _show(axes: Any, picture: Array) -> None:
-    axes.imshow(picture.transpose(1, 2, 0), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+def _show(axes: Any, picture: Array, **options: Any) -> None:
+    axes.imshow(picture.transpose(1, 2, 0), cmap="gray", vmin=0, vmax=255, interpolation="nearest", **options)
     axes.set_xticks([])
     axes.set_yticks([])
     axes.grid(visible=False)

@@ -222,7 +222,6 @@ function chooser(box, names, chosen, listen) {
   const select = html("select", {}, line);
   names.forEach((name, i) => html("option", { value: i, textContent: name, selected: i === chosen }, select));
   select.addEventListener("change", () => listen(Number(select.value)));
-  box.append(html("br"));
 }
 
 function drawSpectra(box, figure, view) {
