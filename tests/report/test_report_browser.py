@@ -196,7 +196,7 @@ def test_without_scripts_tables_and_sentences_are_there(
 def test_one_heading_and_a_name_for_every_figure(real: dict[str, Path], browser: Browser, tmp_path: Path) -> None:
     browser.open(page_of("real-vmcr2", real, {}, tmp_path))
     assert browser.ask("return document.querySelectorAll('h1').length") == 1
-    labels = browser.ask("return [...document.querySelectorAll('[role=img]')].map((n) => n.ariaLabel)")
+    labels = browser.ask("return [...document.querySelectorAll('[data-figure]')].map((n) => n.ariaLabel)")
     assert len(labels) >= 13
     assert all(len(label) > 20 for label in labels)
     assert browser.ask("return [...document.images].filter((i) => !i.complete || !i.naturalWidth).length") == 0

@@ -39,10 +39,10 @@ def report(
     """Make one HTML page of what was learned; of several runs, a comparison.
 
     \b
-    vmcr2 report runs/digits-vmcr2-seed0-…             the page, in the run's folder
-    vmcr2 report runs/* -o compared.html               several runs over each other
-    vmcr2 report runs/mine --figures pictures          SVG and PNG for a paper
-    vmcr2 report runs/cifar100-* --table latex         the table, with the paper's figures
+    vmcr2 report runs/mine                       the page, in the run's folder
+    vmcr2 report runs/* -o compared.html         several runs over each other
+    vmcr2 report runs/mine --figures pictures    SVG and PNG for a paper
+    vmcr2 report runs/* --table latex            paper, ours, ± over seeds
     """
     from ..report import group_runs, read_run, render, results_table, write_figures, write_report
 

@@ -69,8 +69,8 @@ def convergence_panels(runs: list[RunRecord], groups: list[Group], labels: list[
         "delta",
         "ΔR, the rate reduction",
         "Higher is better: features spread over the whole space while every class keeps to little of it. «Batch» is of "
-        "the epoch's last batch, as it was trained on; «full train» is of all training images. With few samples per class "
-        "in a batch the two differ, and a high batch ΔR alone says little.",
+        "the epoch's last batch, as it was trained on; «full train» is of all training images. With few samples per "
+        "class in a batch the two differ, and a high batch ΔR alone says little.",
     )
     draw.fill(delta, [_BATCH, _FULL])
     delta.lines = _most(runs, "most_delta", "at most") + _paper_delta(runs)

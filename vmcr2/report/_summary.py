@@ -51,7 +51,9 @@ def _accuracy_rows(runs: list[RunRecord], paper: PaperFigures | None) -> list[Ro
 def _rate_rows(runs: list[RunRecord], paper: PaperFigures | None) -> list[Row]:
     most = [f"{run.most_delta:.2f}" if run.most_delta is not None and run.summary else "–" for run in runs]
     stated = f"{paper.delta_r:.2f}" if paper and paper.delta_r is not None else ""
-    note = "The paper says «Training ΔR»; its figures fit batches, not the whole training set." if stated else ""
+    note = (
+        "The paper says «Training ΔR» and not over what; with many classes its figures fit batches." if stated else ""
+    )
     return [
         Row("ΔR, mean over batches", [_cell(run, "batch_delta_r", ".2f") for run in runs], stated, note),
         Row("ΔR, whole training set", [_cell(run, "train_delta_r", ".2f") for run in runs]),

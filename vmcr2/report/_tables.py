@@ -96,7 +96,8 @@ def _notes(runs: list[RunRecord]) -> list[str]:
     if any(found.delta_r is not None for found in papers):
         notes.append(
             "Batch ΔR is the mean over un-augmented batches of the recipe's size, full-train ΔR is over all training "
-            "images. The paper's «Training ΔR» fits the former, and stands beside it."
+            "images. The paper's «Training ΔR» does not say which; with many classes it fits the former, and stands "
+            "beside it."
         )
     else:
         notes.append("Batch ΔR is the mean over un-augmented batches, full-train ΔR is over all training images.")
