@@ -45,7 +45,7 @@ def inner_map(inner: InnerProducts, names: list[str]) -> dict[str, Any]:
 
 
 def angle_map(angles: Angles, names: list[str]) -> dict[str, Any]:
-    """Degrees between classes: dark where close."""
+    """Degrees between classes; the script shades what is close."""
     layers = [("smallest angle", angles.smallest), ("mean angle", angles.mean)]
     return {
         "type": "map",
