@@ -11,7 +11,8 @@ for objective in vmcr2 mcr2 ce; do
 import json, sys
 summary, objective, seed, runs = json.load(sys.stdin), sys.argv[1], int(sys.argv[2]), sys.argv[3]
 manifest = json.load(open(f"{runs}/{objective}-{seed}/manifest.json"))
-summary.pop("folder")
+for path in ("folder", "report"):
+    summary.pop(path)
 kept = ("torch", "python", "cores", "git_commit", "started")
 print(json.dumps({"objective": objective, "seed": seed} | summary | {key: manifest[key] for key in kept}))
 ' $objective $seed "$runs" >> experiments/results/digits.jsonl

@@ -43,7 +43,13 @@ ALLOWED = {
     "models": {"torch", "triton", "..functional", ".._triton"},  # triton: lazily, where it came with torch
     "data": {"torch", "triton", ".._triton", "numpy", "safetensors", "sklearn", "PIL"},
     "train": {"torch", "safetensors", "..functional", "..losses", "..classifiers", "..models", "..data", ".._version"},
-    "cli": {"typer", "rich", "..functional", "..data", "..train", ".._version"},
+    "report": {
+        *("numpy", "safetensors", "matplotlib", "jinja2", "markupsafe", "PIL"),
+        *("..functional", "..data", "..train", ".._version"),
+        *("..", "..._version", "...train", ".._classes", ".._convergence", ".._files", ".._groups"),
+        *(".._inner", ".._pictures", ".._read"),  # inside the room: of its _figures
+    },
+    "cli": {"typer", "rich", "..functional", "..data", "..train", "..report", ".._version"},
 }
 
 
@@ -72,6 +78,24 @@ def test_the_package_costs_little_beyond_torch() -> None:
     ]
     assert min(float(run[0]) for run in runs) < 0.1
     assert all(len(run) == 1 for run in runs), runs
+
+
+def test_training_and_the_command_line_do_not_pay_for_the_report() -> None:
+    script = (
+        "import sys; import vmcr2.train, vmcr2.cli; names = set(sys.modules); "
+        "print(*sorted(names & {'matplotlib', 'jinja2', 'PIL', 'selenium', 'vmcr2.report'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.strip() == ""
+
+
+def test_a_page_is_made_without_matplotlib() -> None:
+    script = (
+        "import sys; import vmcr2.report, vmcr2.report._page, jinja2; print('matplotlib' in sys.modules, "
+        "[m for m in sys.modules if m.startswith('vmcr2.report._figures._') and m != 'vmcr2.report._figures._write'])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.split() == ["False", "[]"]
 
 
 def test_modules_stay_small() -> None:

@@ -43,6 +43,7 @@ FILES = {
     "subspaces.safetensors",
     "evaluation.safetensors",
     "checkpoint/last.safetensors",
+    "report.html",
 }
 no_cuda = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
 
@@ -157,7 +158,8 @@ def test_train_with_json_prints_one_object(trained: Trained) -> None:
     assert trained.said.code == 0
     assert trained.said.err == ""
     printed = strict(trained.said.out)
-    assert printed == {"folder": str(trained.folder)} | trained.summary
+    page = str(trained.folder / "report.html")
+    assert printed == {"folder": str(trained.folder), "report": page} | trained.summary
     for name in (
         "test_accuracy",
         "train_delta_r",
@@ -238,7 +240,7 @@ def test_plain_lines_where_the_output_is_no_terminal() -> None:
     summary = json.loads(Path("run/summary.json").read_text())
     assert f"{summary['holdout_accuracy']:.4f}" in lines[4]
     assert f"{summary['train_delta_r']:.2f} of at most 50.83" in said.out
-    assert lines[-1] == "run folder: run"
+    assert lines[-2:] == ["run folder: run", "report: run/report.html"]
 
 
 def test_a_long_run_prints_about_twenty_lines(capsys: pytest.CaptureFixture[str]) -> None:
@@ -532,7 +534,7 @@ def test_resuming_a_finished_run_says_so_and_changes_nothing(trained: Trained) -
     assert f"{trained.summary['test_accuracy']:.4f}" in said.out
     assert "epoch 1/" not in said.out
     again = in_process("train", "--resume", "--out", str(trained.folder), "--json")
-    assert strict(again.out) == {"folder": str(trained.folder)} | trained.summary
+    assert strict(again.out) == strict(trained.said.out)
     assert tree(trained.folder) == before
     assert list(Path.cwd().iterdir()) == []
 

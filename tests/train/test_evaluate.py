@@ -270,6 +270,8 @@ NAMES = {
     "spectra",
     "effective_ranks",
     "confusion",
+    "smallest_angles",
+    "mean_angles",
     "nearest_pictures",
     "nearest_index",
     "worst_pictures",
@@ -313,6 +315,33 @@ def test_other_sizes_stay_under_it_too(dim: int, num_classes: int, shape: tuple[
     side = TrainingSide(z, labels, NearestSubspace(num_classes, num_components=1).fit(z, labels), {})
     write_tensors(tmp_path / "e.safetensors", evaluation_tensors(side, split, split, z, num_classes))
     assert (tmp_path / "e.safetensors").stat().st_size < 16 * 2**20
+
+
+def test_angles_are_those_of_the_class_subspaces() -> None:
+    found, side, *_ = evaluation(dim=16, num_classes=4, shape=(1, 8, 8), count=200, noise=2.0)
+    bases = side.classifier.bases.double()
+    for i in range(4):
+        for j in range(4):
+            angles = torch.linalg.svdvals(bases[i].T @ bases[j]).clamp(0, 1).arccos()
+            assert found["smallest_angles"][i, j].item() == pytest.approx(angles.min().item(), abs=2e-3)
+            assert found["mean_angles"][i, j].item() == pytest.approx(angles.mean().item(), abs=2e-3)
+    assert (found["smallest_angles"].diagonal() < 2e-3).all()
+
+
+def test_codes_are_kept_where_there_are_some_and_they_fit() -> None:
+    z, labels = features(60, 12, 3, noise=0.5)
+    side, split = side_of(z, labels, 3), pictures(labels, 1, 8, 8)
+    codes = torch.rand(6, 3)
+    assert torch.equal(evaluation_tensors(side, split, split, z, 3, codes)["codes"], codes.half())
+    assert "codes" not in evaluation_tensors(side, split, split, z, 3)
+    assert "codes" not in evaluation_tensors(side, split, split, z, 3, torch.zeros(400_000, 3))
+
+
+def test_many_classes_leave_the_angles_out() -> None:
+    z = nn.functional.normalize(torch.randn(600, 8), dim=1)
+    labels = torch.arange(600) % 501
+    side, split = side_of(z, labels, 501), pictures(labels, 1, 2, 2)
+    assert "smallest_angles" not in evaluation_tensors(side, split, split, z, 501)
 
 
 def test_features_go_with_their_labels_in_half_precision() -> None:

@@ -1,4 +1,4 @@
-"""`vmcr2 train | evaluate | recipes | data`."""
+"""`vmcr2 train | evaluate | recipes | report | data`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from ..train._folder import RunFolder
 from ..train._recipes import default_origin
 from ._data import data_app
 from ._display import display_for, print_summary
+from ._report import PAGE, report, report_after
 
 app = typer.Typer(
     help="Train networks whose features fall into orthogonal class subspaces: MCR², V-MCR², cross-entropy.",
@@ -27,6 +28,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data_app, name="data", help="List, check and pack data sets.")
+app.command()(report)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
@@ -104,12 +106,16 @@ def train(
         except KeyboardInterrupt:
             _complain(f"stopped; `vmcr2 train --resume --out {out or 'RUN'}` goes on from the last checkpoint")
             raise typer.Exit(130) from None
+    there = run.folder / PAGE if (run.folder / PAGE).exists() else None
+    page = there if finished else report_after(run.folder)
     if as_json:
-        typer.echo(json.dumps({"folder": str(run.folder)} | run.summary))
+        typer.echo(json.dumps({"folder": str(run.folder), "report": str(page) if page else None} | run.summary))
     else:
         if finished:
             typer.echo(f"{run.folder} was finished already; nothing was changed.")
         print_summary(run.summary, run.config, run.folder)
+        if page is not None:
+            typer.echo(f"report: {page}")
 
 
 def _configured(

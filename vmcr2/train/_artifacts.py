@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..data import Split
-from ..functional import class_subspaces
+from ..functional import class_subspaces, principal_angles
 from ._evaluate import TrainingSide, effective_ranks
 
 _SAMPLE_FLOATS = 1_500_000
@@ -15,14 +15,23 @@ _NEAREST = 8
 _WORST = 32
 _THUMBNAIL = 32
 _THUMBNAIL_BYTES = 6 * 2**20
+# what would not fit into 16 MiB beside the rest is left out: two k×k tables of angles, and the q×k codes
+_ANGLE_CLASSES = 500
+_CODES = 1_000_000
 
 
 def evaluation_tensors(
-    side: TrainingSide, train: Split, unseen: Split, unseen_features: Tensor, num_classes: int
+    side: TrainingSide,
+    train: Split,
+    unseen: Split,
+    unseen_features: Tensor,
+    num_classes: int,
+    codes: Tensor | None = None,
 ) -> dict[str, Tensor]:
-    """Sampled features with labels, spectra, the confusion matrix, and pictures.
+    """Sampled features with labels, spectra, angles, codes, the confusion matrix, and pictures.
 
     Features are half precision; ``features`` are of the training set, ``unseen_features`` of the test set or hold-out.
+    ``codes`` (q, k) are those of V-MCR²; the other objectives have none.
     """
     per_class = max(1, _SAMPLE_FLOATS // (num_classes * side.features.shape[1]))
     chosen = _first_of_each(side.labels, num_classes, per_class)
@@ -40,8 +49,11 @@ def evaluation_tensors(
         "effective_ranks": effective_ranks(side.features, side.labels, num_classes),
         "confusion": confusion(unseen.labels.to(predicted.device), predicted, num_classes),
     }
+    if codes is not None and codes.numel() <= _CODES:
+        tensors["codes"] = codes.half()
     return (
         tensors
+        | _angles(side.classifier.bases)
         | _nearest_pictures(side, train, num_classes)
         | _worst_pictures(side, unseen, unseen_features, predicted)
     )
@@ -53,28 +65,55 @@ def confusion(labels: Tensor, predicted: Tensor, num_classes: int) -> Tensor:
     return flat.reshape(num_classes, num_classes).to(torch.int32)
 
 
+def _places(labels: Tensor, num_classes: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Samples in the order of their classes, the place of each within its class, and the classes' sizes."""
+    order = labels.argsort(stable=True)
+    sizes = torch.bincount(labels, minlength=num_classes)
+    starts = sizes.cumsum(0) - sizes
+    return order, torch.arange(len(labels), device=labels.device) - starts[labels[order]], sizes
+
+
 def _first_of_each(labels: Tensor, num_classes: int, count: int) -> Tensor:
-    return torch.cat([(labels == j).nonzero().flatten()[:count] for j in range(num_classes)])
+    order, place, _ = _places(labels, num_classes)
+    return order[place < count]
+
+
+def _angles(bases: Tensor) -> dict[str, Tensor]:
+    """The smallest and the mean principal angle between every two class subspaces, in radians."""
+    if len(bases) > _ANGLE_CLASSES:
+        return {}
+    angles = principal_angles(bases)
+    return {"smallest_angles": angles[..., 0].half(), "mean_angles": angles.mean(-1).half()}
 
 
 def _nearest_pictures(side: TrainingSide, train: Split, num_classes: int) -> dict[str, Tensor]:
     """For each class, the training pictures along its first principal directions, strongest first."""
     shape = _thumbnail_shape(train)
     count = max(1, min(_NEAREST, _THUMBNAIL_BYTES // (num_classes * shape[0] * shape[1] * shape[2])))
-    directions = side.classifier.bases.shape[2]
-    rows: list[Tensor] = []
-    for j in range(num_classes):
-        members = (side.labels == j).nonzero().flatten()
-        along = (side.features[members] @ side.classifier.bases[j]).abs()
-        if not len(members):
-            rows.append(torch.full((count,), -1))
-            continue
-        order = members[along.argsort(0, descending=True)]
-        rows.append(torch.stack([order[min(i // directions, len(order) - 1), i % directions] for i in range(count)]))
-    index = torch.stack([row.cpu() for row in rows])
+    index = _strongest(side, num_classes, count).cpu()
     pictures = _thumbnails(train, index.flatten().clamp_min(0)).reshape(*index.shape, *shape)
     pictures[index < 0] = 0  # a class without samples has none
     return {"nearest_pictures": pictures, "nearest_index": index}
+
+
+def _strongest(side: TrainingSide, num_classes: int, count: int) -> Tensor:
+    """(k, count): the strongest sample along each of the class's directions, then the next of each; −1 if absent."""
+    _, dim, directions = side.classifier.bases.shape
+    order, place, sizes = _places(side.labels, num_classes)
+    owner = side.labels[order]
+    # along every class's directions at once, which is no more than the features again; then those of one's own class
+    flat = side.classifier.bases.permute(1, 0, 2).reshape(dim, -1)
+    along = (side.features[order] @ flat).view(len(order), num_classes, directions)
+    own = along[torch.arange(len(order), device=order.device), owner].abs()
+    longest = max(int(sizes.max()), 1)
+    table = own.new_full((num_classes, longest, directions), -1.0)
+    members = order.new_full((num_classes, longest), -1)
+    table[owner, place], members[owner, place] = own, order
+    top = table.topk(min(-(-count // directions), longest), dim=1).indices
+    pick = torch.arange(count, device=order.device)
+    rank = torch.minimum(pick // directions, (sizes - 1).clamp_min(0).unsqueeze(1))
+    classes = torch.arange(num_classes, device=order.device).unsqueeze(1)
+    return members[classes, top[classes, rank, pick % directions]]
 
 
 def _worst_pictures(side: TrainingSide, unseen: Split, features: Tensor, predicted: Tensor) -> dict[str, Tensor]:

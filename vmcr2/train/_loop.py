@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from datetime import datetime
@@ -249,7 +250,9 @@ class Trainer:
         if learned := self.objective.state_dict():  # Γ and A, or the head of cross-entropy; exact MCR² has nothing
             write_tensors(folder.objective, learned)
         write_tensors(folder.subspaces, {"bases": side.classifier.bases, "energies": side.classifier.energies})
-        write_tensors(folder.evaluation, evaluation_tensors(side, self.train_split, unseen, features, self.num_classes))
+        codes = self.objective.codes if isinstance(self.objective, VMCR2Loss) else None
+        shown = evaluation_tensors(side, self.train_split, unseen, features, self.num_classes, codes)
+        write_tensors(folder.evaluation, shown, {"class_names": json.dumps(self.source.class_names)})
         folder.write_summary(summary)
         return Run(folder.path, self.config, summary, self.network.eval(), side.classifier, self.objective)
 

@@ -1,0 +1,79 @@
+"""`vmcr2 report`, and the page at the end of a run. matplotlib and jinja2 are imported when something is made."""
+
+from __future__ import annotations
+
+import enum
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..train import UserError
+
+PAGE = "report.html"
+
+
+class Form(enum.StrEnum):
+    """What a table can be printed as."""
+
+    md = "md"
+    latex = "latex"
+    html = "html"
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, finished or not.")],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="The page; RUN/report.html of one run, ./report.html of several.")
+    ] = None,
+    figures: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write every picture here too, as SVG and PNG.")
+    ] = None,
+    table: Annotated[
+        Form | None, typer.Option(help="Print the table over the runs (paper, ours, ± over seeds) and make no page.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
+) -> None:
+    """Make one HTML page of what was learned; of several runs, a comparison.
+
+    \b
+    vmcr2 report runs/mine                       the page, in the run's folder
+    vmcr2 report runs/* -o compared.html         several runs over each other
+    vmcr2 report runs/mine --figures pictures    SVG and PNG for a paper
+    vmcr2 report runs/* --table latex            paper, ours, ± over seeds
+    """
+    from ..report import group_runs, read_run, render, results_table, write_figures, write_report
+
+    records = [read_run(run) for run in runs]
+    made: dict[str, object] = {}
+    if table is None or out is not None:
+        made["report"] = str(write_report(records, out or (runs[0] / PAGE if len(runs) == 1 else Path(PAGE))))
+    if figures is not None:
+        made["figures"] = [str(path) for path in write_figures(records, figures)]
+    if table is not None:
+        made["table"] = render(results_table(records, group_runs(records)), table.value)
+    if as_json:
+        typer.echo(json.dumps(made, ensure_ascii=False))
+        return
+    if "table" in made:
+        typer.echo(made["table"], nl=False)
+    said = sys.stderr if "table" in made else sys.stdout  # the table alone can be piped
+    if "report" in made:
+        print(f"report: {made['report']}", file=said)
+    if figures is not None:
+        print(f"figures: {figures} ({len(list(figures.glob('*.svg')))} pictures, SVG and PNG)", file=said)
+
+
+def report_after(folder: Path) -> Path | None:
+    """The page of a run that has just ended. Whatever goes wrong with it, the run is done: a sentence, no error."""
+    try:
+        from ..report import read_run, write_report
+
+        return write_report([read_run(folder)], folder / PAGE)
+    except UserError as error:
+        print(f"vmcr2: the run is done, but there is no report: {error}", file=sys.stderr)
+    except Exception as error:  # a page is not worth a run
+        print(f"vmcr2: the run is done, but its report failed ({type(error).__name__}: {error})", file=sys.stderr)
+    return None

@@ -1,0 +1,75 @@
+"""Runs that differ by their seed alone belong together; every run and group has a name of its own."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from ._read import RunRecord
+
+# what does not change what is learned, or is averaged over
+_ASIDE = {"seed", "data_path", "device", "eval_every", "checkpoint_seconds"}
+_MANY = 8
+
+
+class Group(NamedTuple):
+    """Runs of one configuration over seeds."""
+
+    label: str
+    runs: list[int]
+    """indices into the list of runs"""
+
+
+def group_runs(runs: list[RunRecord]) -> list[Group]:
+    """In the order of their first run. A label names the recipe, and where that is not enough what differs."""
+    members: dict[str, list[int]] = {}
+    for index, run in enumerate(runs):
+        members.setdefault(_identity(run), []).append(index)
+    firsts = [runs[indices[0]] for indices in members.values()]
+    return [Group(_label(runs[indices[0]], firsts), indices) for indices in members.values()]
+
+
+def run_labels(runs: list[RunRecord], groups: list[Group]) -> list[str]:
+    """The group's label, with the seed where a group has several, and the folder where even that is not enough."""
+    labels = [""] * len(runs)
+    for group in groups:
+        seeds = [runs[i].config.get("seed") for i in group.runs]
+        for i in group.runs:
+            labels[i] = group.label
+            if len(group.runs) > 1:
+                labels[i] += f", seed {runs[i].config.get('seed')}"
+            if seeds.count(runs[i].config.get("seed")) > 1:
+                labels[i] += f" ({runs[i].path.name})"
+    return labels
+
+
+def run_styles(runs: list[RunRecord], groups: list[Group]) -> list[int]:
+    """One style (colour and dashes) per group; per run where a single group of a few runs is shown."""
+    if len(groups) == 1 and len(runs) <= _MANY:
+        return list(range(len(runs)))
+    styles = [0] * len(runs)
+    for number, group in enumerate(groups):
+        for i in group.runs:
+            styles[i] = number
+    return styles
+
+
+def _identity(run: RunRecord) -> str:
+    return json.dumps({name: value for name, value in run.config.items() if name not in _ASIDE}, sort_keys=True)
+
+
+def _label(run: RunRecord, firsts: list[RunRecord]) -> str:
+    namesakes = [other for other in firsts if other.recipe == run.recipe]
+    if len(namesakes) == 1:
+        return run.recipe
+    differing = sorted(
+        name
+        for name in run.config
+        if name not in _ASIDE and any(other.config.get(name) != run.config[name] for other in namesakes)
+    )
+    shown = [f"{name}={_value(run.config[name])}" for name in differing[:4]]
+    return f"{run.recipe}, {', '.join(shown)}" + (", …" if len(differing) > 4 else "")
+
+
+def _value(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,77 @@
+"""|ZZᵀ| of ten classes, sorted by class: Figure 2 of the paper."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ._read import Array, RunRecord
+
+_CLASSES = 10
+
+
+class InnerProducts(NamedTuple):
+    """Absolute cosines between samples of some classes; ``sizes`` are the classes' numbers of samples, in order."""
+
+    values: Array
+    classes: list[int]
+    sizes: list[int]
+    within: float
+    """mean |cosine| of two samples of a class, self-pairs left out"""
+    between: float
+
+
+def chosen_classes(num_classes: int, count: int = _CLASSES) -> list[int]:
+    """Evenly spaced, so that nobody chose them.
+
+    >>> chosen_classes(100)
+    [0, 11, 22, 33, 44, 55, 66, 77, 88, 99]
+    """
+    if num_classes <= count:
+        return list(range(num_classes))
+    return [round(float(j)) for j in np.linspace(0, num_classes - 1, count)]
+
+
+def inner_products(run: RunRecord, per_class: int) -> InnerProducts | None:
+    """From the sampled training features of the run folder; None where it has none."""
+    if "features" not in run.tensors or "labels" not in run.tensors or not run.num_classes:
+        return None
+    features, labels = run.tensors["features"], run.tensors["labels"]
+    rows = [np.flatnonzero(labels == j)[:per_class] for j in chosen_classes(run.num_classes)]
+    kept = [(j, found) for j, found in zip(chosen_classes(run.num_classes), rows, strict=True) if len(found)]
+    if not kept:
+        return None
+    index = np.concatenate([found for _, found in kept])
+    z = features[index].astype(np.float64)
+    z /= np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12)  # half precision left them a little off
+    values = np.abs(z @ z.T).clip(0.0, 1.0)
+    same = labels[index][:, None] == labels[index]
+    apart = ~np.eye(len(index), dtype=bool)
+    return InnerProducts(
+        values,
+        [j for j, _ in kept],
+        [len(found) for _, found in kept],
+        _mean(values[same & apart]),
+        _mean(values[~same]),
+    )
+
+
+def inner_sentence(run: RunRecord, inner: InnerProducts) -> str:
+    """Within and between, of what is shown and of the training set."""
+    text = (
+        f"Mean |cosine| in this picture: {inner.within:.3f} within a class, {inner.between:.3f} between classes"
+        f"{_times(inner.within, inner.between)}."
+    )
+    within, between = run.figure("within_cosine"), run.figure("between_cosine")
+    if within is not None and between is not None:
+        text += f" Of the training set: {within:.3f} and {between:.3f}{_times(within, between)}."
+    return text
+
+
+def _times(within: float, between: float) -> str:
+    return f" ({within / between:.1f} times)" if between > 1e-9 else ""
+
+
+def _mean(values: Array) -> float:
+    return float(values.mean()) if values.size else 0.0
