@@ -65,7 +65,7 @@ def measure(
     trainer = Trainer(config, source, device)
     trainer.latch()
     said: list[str] = []
-    engine = Engine(trainer.step, images=10**9 if config.compile == "auto" else 0, say=said.append)
+    engine = Engine(trainer.step, images=10**9, say=said.append)
     trainer.network.train()
     trainer.objective.train()
     trainer.step.index.copy_(trainer.order(0)[: trainer.batch_size])
