@@ -79,8 +79,9 @@ class MCR2Loss(nn.Module):
         z = unit_features(z, guard, self.normalize, quick=True)  # NaN fails in the factorisations, which is flagged
         with torch.no_grad():
             x = z.detach()
-            classes = ahead or read_classes(labels, x, self.num_classes, guard, self.max_class_size)
-            gradient = exact_pull(x, classes, self.eps_sq, guard)
+            if ahead is None or ahead.sizes.dtype != x.dtype:
+                ahead = read_classes(labels, x, self.num_classes, guard, self.max_class_size)
+            gradient = exact_pull(x, ahead, self.eps_sq, guard)
         return attach_gradient(z.new_zeros(()), z, gradient)
 
     @torch.no_grad()
