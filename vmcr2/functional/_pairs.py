@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ._classes import Classes, HardClasses, SoftClasses, safe_reciprocal
-from ._linalg import Guard
+from ._linalg import Guard, products_as_asked
 
 
 class Pairs(Protocol):
@@ -48,7 +48,8 @@ class HardPairs:
         self.z, self.classes, self.debias = z, classes, debias
         self._groups = classes.groups(guard)
         self._members = [group.gather(z) for group in self._groups]
-        self._products = [P @ P.mT if self._by_gram(P) else P.mT @ P for P in self._members]
+        with products_as_asked():
+            self._products = [P @ P.mT if self._by_gram(P) else P.mT @ P for P in self._members]
         self._squares = z.new_zeros(classes.num_classes)
         for group, product in zip(self._groups, self._products, strict=True):
             self._squares.index_copy_(0, group.classes, product.square().sum((1, 2)))
@@ -75,7 +76,8 @@ class HardPairs:
             (product @ P if self._by_gram(P) else P @ product).mul_(self._per_pull[group.classes, None, None])
             for group, P, product in zip(self._groups, self._members, self._products, strict=True)
         )
-        pull = self.classes.collect(rows, self.z.shape[1])
+        with products_as_asked():
+            pull = self.classes.collect(rows, self.z.shape[1])
         if self.debias:
             own = self.z.square().sum(1, keepdim=True) * self._per_pull[self.classes.labels].unsqueeze(1)
             pull.addcmul_(own, self.z, value=-1.0)
