@@ -1,4 +1,4 @@
-"""`vmcr2 train | evaluate | recipes | report | data`."""
+"""`vmcr2 train | evaluate | recipes | report | sweep | data`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from ..train._recipes import default_origin
 from ._data import data_app
 from ._display import display_for, print_summary
 from ._report import PAGE, report, report_after
+from ._sweep import sweep
 
 app = typer.Typer(
     help="Train networks whose features fall into orthogonal class subspaces: MCR², V-MCR², cross-entropy.",
@@ -29,6 +30,7 @@ app = typer.Typer(
 )
 app.add_typer(data_app, name="data", help="List, check and pack data sets.")
 app.command()(report)
+app.command()(sweep)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
