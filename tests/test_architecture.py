@@ -50,7 +50,11 @@ ALLOWED = {
         *("..", "..._version", "...train", ".._classes", ".._convergence", ".._files", ".._groups"),
         *(".._inner", ".._pictures", ".._read"),  # inside the room: of its _figures
     },
-    "cli": {"typer", "rich", "..functional", "..data", "..train", "..report", "..sweep", ".._version"},
+    "bench": {"torch", "..functional", "..losses", "..models", "..data", "..train"},
+    "cli": {
+        *("typer", "rich", "torch"),
+        *("..functional", "..data", "..train", "..report", "..sweep", "..bench", ".._version"),
+    },
 }
 
 

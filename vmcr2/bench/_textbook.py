@@ -7,19 +7,31 @@ from torch import Tensor
 
 
 def dense_variational_step(
-    z: Tensor, labels: Tensor, dictionary: Tensor, codes: Tensor, *, eps_sq: float, weight: float, nu: float
+    z: Tensor,
+    labels: Tensor,
+    dictionary: Tensor,
+    codes: Tensor,
+    *,
+    eps_sq: float,
+    weight: float,
+    nu: float,
+    class_size: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Algorithm 1, lines 5–11: the loss at the new (Γ, Â), differentiable in z, and the new (Γ, Â)."""
-    d, k = z.shape[1], codes.shape[1]
-    members = [z[labels == j] for j in range(k)]
-    moments = [part.T @ part / max(len(part), 1) for part in members]
-    shares = torch.tensor([len(part) / len(z) for part in members])
+    """Algorithm 1, lines 5–11: the loss at the new (Γ, Â), differentiable in z, and the new (Γ, Â).
+
+    All classes at once, so that a GPU is not kept waiting by a loop; ``class_size`` is the largest class's.
+    """
+    m, d = z.shape
+    k = codes.shape[1]
+    sizes = torch.zeros(k, dtype=torch.int64, device=z.device).scatter_add(0, labels, torch.ones_like(labels))
+    shares = sizes / m
+    moments = _moments(z, labels, sizes, class_size)
     old = dictionary.clone().requires_grad_(), codes.clone().requires_grad_()
-    objective = _objective([moment.detach() for moment in moments], shares, *old, d / eps_sq, weight)
+    objective = _objective(moments.detach(), shares, *old, d / eps_sq, weight)
     by_dictionary, by_codes = torch.autograd.grad(objective, old)
     with torch.no_grad():
         largest = codes.amax(0)
-        norms = torch.stack([torch.linalg.matrix_norm(moment) for moment in moments])
+        norms = torch.linalg.matrix_norm(moments)
         dictionary_bound = 4 * weight * (shares * (norms * largest + largest.square())).sum()
         codes_bound = 2 * weight * shares * torch.linalg.matrix_norm((dictionary.T @ dictionary).square())
         moved = dictionary + nu / dictionary_bound * by_dictionary
@@ -29,12 +41,20 @@ def dense_variational_step(
     return loss, new_dictionary, new_codes
 
 
-def _objective(
-    moments: list[Tensor], shares: Tensor, dictionary: Tensor, codes: Tensor, c: float, weight: float
-) -> Tensor:
-    models = [(dictionary * codes[:, j]) @ dictionary.T for j in range(codes.shape[1])]
+def _moments(z: Tensor, labels: Tensor, sizes: Tensor, class_size: int) -> Tensor:
+    """Ĉ_j = Z_jᵀZ_j/n_j, (k, d, d)."""
+    order = torch.argsort(labels, stable=True)
+    sorted_labels = labels[order]
+    slot = torch.arange(len(z), device=z.device) - (sizes.cumsum(0) - sizes)[sorted_labels]
+    padded = z.new_zeros(len(sizes), class_size, z.shape[1]).index_put((sorted_labels, slot), z[order])
+    return padded.mT @ padded / sizes.clamp_min(1)[:, None, None]
+
+
+def _objective(moments: Tensor, shares: Tensor, dictionary: Tensor, codes: Tensor, c: float, weight: float) -> Tensor:
+    models = (dictionary * codes.T.unsqueeze(1)) @ dictionary.T
     mixture = (dictionary * (codes @ shares)) @ dictionary.T
-    expansion = 0.5 * torch.logdet(torch.eye(len(dictionary)) + c * mixture)
+    identity = torch.eye(len(dictionary), dtype=dictionary.dtype, device=dictionary.device)
+    expansion = 0.5 * torch.logdet(identity + c * mixture)
     compression = 0.5 * (shares * torch.log1p(c * codes).sum(0)).sum()
-    gaps = [(moment - model).square().sum() for moment, model in zip(moments, models, strict=True)]
-    return expansion - compression - weight * (shares * torch.stack(gaps)).sum()
+    gaps = (moments - models).square().sum((1, 2))
+    return expansion - compression - weight * (shares * gaps).sum()
