@@ -86,15 +86,15 @@ def test_as_json_one_object_and_nothing_else() -> None:
     assert shown["runs"] == lines()
     assert [row["settings"] for row in shown["table"]] == [{"lr": 0.1}, {"lr": 1e30}]
     assert shown["table"][0]["means"]["holdout_accuracy"] == shown["runs"][0]["holdout_accuracy"]
-    assert "the loss broke" in shown["table"][1]["failed"][0]
+    assert "training broke" in shown["table"][1]["failed"][0]
     assert (shown["lost"], shown["folder"]) == ([], "s")
 
 
 def test_a_broken_run_is_shown_and_is_no_error() -> None:
     said = said_by("digits", *QUICK, "--objective", "ce", "--grid", "lr=1e30,0.1", "--out", "s")
     assert said.code == 0
-    assert "[1/2] lr=1e+30 seed=0: failed: the loss broke in epoch 1" in said.out
-    assert "| failed 1 of 1: the loss broke" in said.out.splitlines()[-3]  # the last row of the table
+    assert "[1/2] lr=1e+30 seed=0: failed: training broke in epoch 1" in said.out
+    assert "| failed 1 of 1: training broke" in said.out.splitlines()[-3]  # the last row of the table
 
 
 def test_a_run_without_a_result_is_an_error() -> None:

@@ -86,7 +86,14 @@ def test_without_a_hold_out_one_is_set(name: str, expected: int) -> None:
 
 def test_the_identity_is_of_what_decides_the_run() -> None:
     one = Point(recipe("digits", holdout=100))
-    for same in ({"device": "cpu"}, {"data_path": "/elsewhere"}, {"checkpoint_seconds": 1.0}, {"recipe": ""}):
+    for same in (
+        {"device": "cpu"},
+        {"data_path": "/elsewhere"},
+        {"checkpoint_seconds": 1.0},
+        {"recipe": ""},
+        {"eval_every": 7},
+        {"engine": "eager"},
+    ):
         assert Point(one.config.replace(**same)).id == one.id
     for other in ({"lr": 0.123}, {"seed": 1}, {"epochs": 3}, {"holdout": 101}, {"hidden": (256, 257)}):
         assert Point(one.config.replace(**other)).id != one.id

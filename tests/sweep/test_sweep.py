@@ -60,7 +60,7 @@ def test_a_line_says_what_the_run_computed(tmp_path: Path) -> None:
     assert {key: records[3][key] for key in figures} == figures
     metrics = (tmp_path / "alone" / "metrics.jsonl").read_text().splitlines()
     assert records[3]["codes_trace"] == json.loads(metrics[-1])["codes_trace"]
-    shared = {"holdout": 287, "epochs": 2, "eval_every": 0, "hidden": [32]}
+    shared = {"holdout": 287, "epochs": 2, "hidden": [32]}
     assert records[0]["changes"] == shared | {"lr": 0.1}
     assert records[3]["changes"] == shared  # 0.3 is the recipe's own rate
     assert (records[3]["recipe"], records[3]["vmcr2"]) == ("digits-vmcr2", vmcr2.__version__)
@@ -162,6 +162,9 @@ def test_a_stopped_sweep_goes_on_from_the_checkpoint(tmp_path: Path, monkeypatch
             if record["epoch"] == self.at and len(self.first_epochs) == 2:
                 raise KeyboardInterrupt
 
+        def note(self, text: str) -> None:
+            pass
+
     stop = Stop()
     monkeypatch.setattr(runs, "fit", lambda config, **options: fit(config, **(options | {"listener": stop})))
     with pytest.raises(KeyboardInterrupt):
@@ -202,7 +205,7 @@ def test_a_half_made_run_of_another_place_is_begun_anew(tmp_path: Path, monkeypa
 def test_a_broken_run_is_a_result_and_the_sweep_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = points("lr=1e30,0.1", objective="ce")
     broken, good = sweep(chosen, tmp_path / "s").lines
-    assert broken["failed"].startswith("the loss broke in epoch 1")
+    assert broken["failed"].startswith("training broke in epoch 1")
     assert "holdout_accuracy" not in broken
     assert good["holdout_accuracy"] > 0.3
     counting = Counting(monkeypatch)
@@ -351,8 +354,7 @@ def test_a_killed_worker_is_lost_and_tried_again(tmp_path: Path) -> None:
 
 
 @linux
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("parallel", ["1", "2"])
+@pytest.mark.parametrize(("how", "parallel"), [(signal.SIGINT, "1"), (signal.SIGINT, "2"), (signal.SIGTERM, "2")])
 def test_an_interrupted_sweep_stops_its_workers_and_says_how_to_go_on(
     how: signal.Signals, parallel: str, tmp_path: Path
 ) -> None:
@@ -395,3 +397,15 @@ def test_what_came_out_is_typed(tmp_path: Path) -> None:
     swept = sweep(points(), str(tmp_path / "s"))
     assert isinstance(swept, Sweep)
     assert (swept.out, swept.lost) == (tmp_path / "s", {})
+
+
+def test_what_a_run_says_is_in_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def saying(config: Config, **options: Any) -> Any:
+        options["listener"].note("the step cannot be captured")
+        return fit(config, **options)
+
+    (quiet,) = sweep(points(), tmp_path / "quiet").lines
+    monkeypatch.setattr(runs, "fit", saying)
+    (record,) = sweep(points(), tmp_path / "s").lines
+    assert record["notes"] == ["the step cannot be captured"]
+    assert "notes" not in quiet

@@ -16,8 +16,11 @@ from ..data import DATASETS
 from ..train import Config, UserError
 from ..train._config import FIELDS, nearest
 
-# where a run is made and how often it is saved changes nothing of what comes out; neither does its recipe's name
-_DECIDES_NOTHING = ("recipe", "data_path", "device", "checkpoint_seconds")
+# where and how fast a run is made, how often it is looked at and saved, and what its recipe is called
+_DECIDES_NOTHING = (
+    *("recipe", "data_path", "device", "engine", "compile"),
+    *("log_every", "eval_every", "checkpoint_seconds"),
+)
 _LARGE = 25_000
 _LARGE_HOLDOUT = 5000
 

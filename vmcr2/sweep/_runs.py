@@ -7,6 +7,7 @@ import json
 import shutil
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ import torch
 from ..data import DataError, Source, open_data
 from ..train import Config, TrainingError, UserError, fit
 from ..train._folder import RunFolder
-from ..train._run import Listener
 
 
 @dataclass(frozen=True)
@@ -43,23 +43,45 @@ class StoppedError(Exception):
     """The run was told to end early; it goes on from its checkpoint another time."""
 
 
+class _Watch:
+    """Ends a run where it is told to, and keeps what the run says."""
+
+    def __init__(self, told_to_stop: Callable[[], bool] | None) -> None:
+        self.told_to_stop = told_to_stop
+        self.notes: list[str] = []
+
+    def started(self, config: Config, folder: Path, first_epoch: int) -> None:
+        """Nothing."""
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """Between two epochs is the time to stop."""
+        if self.told_to_stop is not None and self.told_to_stop():
+            raise StoppedError
+
+    def note(self, text: str) -> None:
+        """For the line: that the step could not be captured, for instance, which its seconds should be read with."""
+        self.notes.append(text)
+
+
 class Runner:
     """Makes runs one after another over data that are read once."""
 
     def __init__(self) -> None:
         self._sources: dict[tuple[str, str | None], Source] = {}
 
-    def __call__(self, job: Job, listener: Listener | None = None) -> Outcome:
+    def __call__(self, job: Job, told_to_stop: Callable[[], bool] | None = None) -> Outcome:
         """Make the run, or go on with it, and say what came of it. Only a stop and Ctrl-C get through."""
         start = time.monotonic()
+        watch = _Watch(told_to_stop)
         folder = RunFolder(job.folder)
         try:
             wall: float | None = None  # not known of a run whose line alone is missing
             if not folder.finished:
                 _drop_if_begun_elsewhere(folder, job.config)
-                fit(job.config, out=folder.path, resume=True, listener=listener, source=self._source(job.config))
+                fit(job.config, out=folder.path, resume=True, listener=watch, source=self._source(job.config))
                 wall = time.monotonic() - start
-            return Outcome(_figures(folder) | folder.read_summary() | {"wall_seconds": wall})
+            notes = {"notes": watch.notes} if watch.notes else {}
+            return Outcome(_figures(folder) | folder.read_summary() | notes | {"wall_seconds": wall})
         except TrainingError as error:
             return Outcome(_figures(folder) | {"failed": str(error), "wall_seconds": time.monotonic() - start})
         except (UserError, DataError) as error:

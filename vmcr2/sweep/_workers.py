@@ -13,12 +13,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from ..train import Config
 from ._runs import Job, Outcome, Runner, StoppedError
 
 Report = Callable[[Job, Outcome], None]
@@ -144,26 +142,14 @@ def _interrupts_ignored() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-class _Watch:
-    """Ends a run after the epoch in which the parent said so, or in which it died."""
-
-    def __init__(self, connection: Connection[Any, Any]) -> None:
-        self.connection = connection
-
-    def started(self, config: Config, folder: Path, first_epoch: int) -> None:
-        """Nothing."""
-
-    def epoch(self, record: dict[str, Any]) -> None:
-        """Anything on the pipe during a run is the word to stop; its end is so too."""
-        if self.connection.poll():
-            raise StoppedError
-
-
 def _work(connection: Connection[Any, Any], threads: int | None) -> None:
-    """A worker's life: a job, its outcome, the next."""
+    """A worker's life: a job, its outcome, the next.
+
+    Anything on the pipe during a run is the word to stop, and so is its end: the parent has died.
+    """
     if threads is not None:
         torch.set_num_threads(threads)
     runner = Runner()
     with suppress(EOFError, OSError, StoppedError):
         while (job := connection.recv()) is not None:
-            connection.send(runner(job, _Watch(connection)))
+            connection.send(runner(job, connection.poll))
