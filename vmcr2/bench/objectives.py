@@ -116,7 +116,7 @@ def run(device: torch.device, *, budget: float | None = None, sizes: list[Size] 
     if sizes is None:
         sizes = [*SIZES, MANY_CLASSES] if cuda else SIZES
     if budget is None:
-        budget = 0.3 if cuda else 4.0
+        budget = 0.3 if cuda else 2.0
     rates = measured_rates(device)
     return {
         "benchmark": "objectives",
