@@ -16,6 +16,7 @@ from vmcr2.bench import _measure as measure_module
 from vmcr2.bench import _rates as rates_module
 from vmcr2.bench import objectives as bench
 from vmcr2.bench._measure import caption, figure, interleaved_seconds, peak_bytes, summary
+from vmcr2.bench._textbook import dense_variational_step
 
 CPU = torch.device("cpu")
 ROOT = Path(__file__).parents[2]
@@ -176,3 +177,23 @@ def test_peak_memory_counts_what_lives_at_one_time() -> None:
         return big
 
     assert 1.0 <= peak_bytes(job) / 2**20 < 2.5
+
+
+def test_the_textbook_does_not_depend_on_how_many_classes_are_modelled_at_a_time() -> None:
+    batch = ways.Batch(SIZE, CPU)
+    start = batch.latched(0.0)
+    outcomes = []
+    for at_a_time in (1, 3, SIZE.k):
+        z = batch.features.clone().requires_grad_()
+        loss, dictionary, codes = dense_variational_step(
+            *(z, batch.labels, start.dictionary, start.codes),
+            eps_sq=0.5,
+            weight=20.0,
+            nu=5.0,
+            class_size=batch.class_size,
+            at_a_time=at_a_time,
+        )
+        outcomes.append((loss.detach(), *torch.autograd.grad(loss, z), dictionary, codes))
+    for other in outcomes[1:]:
+        for one, another in zip(outcomes[0], other, strict=True):
+            assert torch.allclose(one, another, rtol=1e-4, atol=1e-6)

@@ -127,6 +127,7 @@ def _dense(batch: Batch) -> Ready:
             weight=WEIGHT,
             nu=NU,
             class_size=batch.class_size,
+            at_a_time=batch.size.k if batch.device.type == "cuda" else 1,
         )[0]
 
     return Ready(loss)

@@ -16,10 +16,12 @@ def dense_variational_step(
     weight: float,
     nu: float,
     class_size: int,
+    at_a_time: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Algorithm 1, lines 5–11: the loss at the new (Γ, Â), differentiable in z, and the new (Γ, Â).
 
-    All classes at once, so that a GPU is not kept waiting by a loop; ``class_size`` is the largest class's.
+    ``class_size`` is the largest class's. ``at_a_time`` classes are modelled in one product: all of them keep a GPU
+    busy, one at a time stays in a CPU's cache, which is nearly twice as fast there.
     """
     m, d = z.shape
     k = codes.shape[1]
@@ -27,7 +29,7 @@ def dense_variational_step(
     shares = sizes / m
     moments = _moments(z, labels, sizes, class_size)
     old = dictionary.clone().requires_grad_(), codes.clone().requires_grad_()
-    objective = _objective(moments.detach(), shares, *old, d / eps_sq, weight)
+    objective = _objective(moments.detach(), shares, *old, d / eps_sq, weight, at_a_time)
     by_dictionary, by_codes = torch.autograd.grad(objective, old)
     with torch.no_grad():
         largest = codes.amax(0)
@@ -37,7 +39,7 @@ def dense_variational_step(
         moved = dictionary + nu / dictionary_bound * by_dictionary
         new_dictionary = moved / torch.linalg.vector_norm(moved, dim=0)
         new_codes = torch.where(shares > 0, (codes + nu / codes_bound * by_codes).clamp_min(0), codes)
-    loss = -_objective(moments, shares, new_dictionary, new_codes, d / eps_sq, weight)
+    loss = -_objective(moments, shares, new_dictionary, new_codes, d / eps_sq, weight, at_a_time)
     return loss, new_dictionary, new_codes
 
 
@@ -50,11 +52,15 @@ def _moments(z: Tensor, labels: Tensor, sizes: Tensor, class_size: int) -> Tenso
     return padded.mT @ padded / sizes.clamp_min(1)[:, None, None]
 
 
-def _objective(moments: Tensor, shares: Tensor, dictionary: Tensor, codes: Tensor, c: float, weight: float) -> Tensor:
-    models = (dictionary * codes.T.unsqueeze(1)) @ dictionary.T
+def _objective(
+    moments: Tensor, shares: Tensor, dictionary: Tensor, codes: Tensor, c: float, weight: float, at_a_time: int
+) -> Tensor:
+    gaps = []
+    for moment, code in zip(torch.split(moments, at_a_time), torch.split(codes.T, at_a_time), strict=True):
+        model = (dictionary * code.unsqueeze(1)) @ dictionary.T
+        gaps.append((moment - model).square().sum((1, 2)))
     mixture = (dictionary * (codes @ shares)) @ dictionary.T
     identity = torch.eye(len(dictionary), dtype=dictionary.dtype, device=dictionary.device)
     expansion = 0.5 * torch.logdet(identity + c * mixture)
     compression = 0.5 * (shares * torch.log1p(c * codes).sum(0)).sum()
-    gaps = (moments - models).square().sum((1, 2))
-    return expansion - compression - weight * (shares * gaps).sum()
+    return expansion - compression - weight * (shares * torch.cat(gaps)).sum()
