@@ -159,7 +159,8 @@ def caption(record: dict[str, Any]) -> str:
     if record["device"] == "cuda":
         driver = f", driver {record['driver']}" if record["driver"] else ""
         return f"{record['date']}, {record['gpu']} ({record['gpu_gib']} GiB){driver}, CUDA {record['cuda']}, {software}"
-    return f"{record['date']}, {record['cpu']}, {record['cores']} cores, {record['threads']} threads, {software}"
+    threads = f"{record['threads']} thread{'s' if record['threads'] > 1 else ''}"
+    return f"{record['date']}, {record['cpu']}, {record['cores']} cores, {threads}, {software}"
 
 
 def figure(timing: dict[str, Any]) -> str:

@@ -47,8 +47,8 @@ SIZES = {
         LatchSize(100_000, 1024, 1000, 4),
     ],
     "cpu": [
-        LatchSize(10_000, 500, 100, 10, with_eigh=True),
-        LatchSize(20_000, 500, 200, 10),
+        LatchSize(25_000, 500, 100, 10, with_eigh=True),
+        LatchSize(50_000, 500, 200, 10),
         LatchSize(10_000, 1024, 1000, 4),
     ],
 }
