@@ -84,3 +84,8 @@ def test_a_size_that_fails_leaves_the_rest(record: dict[str, Any], monkeypatch: 
     assert results[0]["failed"] == "RuntimeError: out of memory"
     assert results[1][bench.LATCH]["median_ms"] > 0
     assert "| failed: RuntimeError: out of memory | – |" in bench.table(record | {"results": results})
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks/results").glob("latch-*.json")), ids=lambda p: p.stem)
+def test_the_readme_holds_the_table_of_the_raw_figures(path: Path) -> None:
+    assert bench.table(json.loads(path.read_text())) in (ROOT / "benchmarks/README.md").read_text()

@@ -197,3 +197,8 @@ def test_the_textbook_does_not_depend_on_how_many_classes_are_modelled_at_a_time
     for other in outcomes[1:]:
         for one, another in zip(outcomes[0], other, strict=True):
             assert torch.allclose(one, another, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks/results").glob("objectives-*.json")), ids=lambda p: p.stem)
+def test_the_readme_holds_the_table_of_the_raw_figures(path: Path) -> None:
+    assert bench.table(json.loads(path.read_text())) in (ROOT / "benchmarks/README.md").read_text()
