@@ -43,13 +43,18 @@ ALLOWED = {
     "models": {"torch", "triton", "..functional", ".._triton"},  # triton: lazily, where it came with torch
     "data": {"torch", "triton", ".._triton", "numpy", "safetensors", "sklearn", "PIL"},
     "train": {"torch", "safetensors", "..functional", "..losses", "..classifiers", "..models", "..data", ".._version"},
+    "sweep": {"torch", "..data", "..train"},
     "report": {
         *("numpy", "safetensors", "matplotlib", "jinja2", "markupsafe", "PIL"),
         *("..functional", "..data", "..train", ".._version"),
         *("..", "..._version", "...train", ".._classes", ".._convergence", ".._files", ".._groups"),
         *(".._inner", ".._pictures", ".._read"),  # inside the room: of its _figures
     },
-    "cli": {"typer", "rich", "..functional", "..data", "..train", "..report", ".._version"},
+    "bench": {"torch", "..functional", "..losses", "..models", "..data", "..train"},
+    "cli": {
+        *("typer", "rich", "torch"),
+        *("..functional", "..data", "..train", "..report", "..sweep", "..bench", ".._version"),
+    },
 }
 
 

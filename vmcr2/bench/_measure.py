@@ -1,40 +1,113 @@
-"""Time and peak memory of callables, and what machine they were measured on."""
+"""Time and peak memory of callables on a CPU or a CUDA device, and what machine they were measured on."""
 
 from __future__ import annotations
 
 import os
 import platform
 import statistics
+import subprocess
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import torch
 
+from ..train._folder import git_commit
+
 Job = Callable[[], object]
+CPU = torch.device("cpu")
+
+_WINDOW_SECONDS = 5e-3
+_MOST_REPEATS = 50
 
 
-def interleaved_seconds(jobs: dict[str, Job], *, budget: float, least: int = 3) -> dict[str, list[float]]:
+def interleaved_seconds(
+    jobs: dict[str, Job], *, budget: float, least: int = 3, device: torch.device = CPU
+) -> dict[str, list[float]]:
     """Seconds of each job, round after round, so that a slow spell of a shared machine hits all of them.
 
-    A job leaves the rounds once it has had ``least`` runs and its share of ``budget`` seconds.
+    A job leaves the rounds once it has had ``least`` runs and its share of ``budget`` seconds. On CUDA the time is
+    between two events on the device, around as many runs back to back as fill 5 ms; warm-up runs are not counted.
     """
     for job in jobs.values():
-        job()
+        for _ in range(3 if device.type == "cuda" else 1):
+            job()
+    if device.type == "cuda":
+        repeats = {name: _repeats(_on_cuda(job, 1)) for name, job in jobs.items()}
+    else:
+        repeats = dict.fromkeys(jobs, 1)
+    clock = _on_cuda if device.type == "cuda" else _on_cpu
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
     while True:
-        waiting = [name for name, runs in seconds.items() if len(runs) < least or sum(runs) < budget]
+        waiting = [name for name, runs in seconds.items() if len(runs) < least or sum(runs) * repeats[name] < budget]
         if not waiting:
             return seconds
         for name in waiting:
-            start = time.perf_counter()
-            jobs[name]()
-            seconds[name].append(time.perf_counter() - start)
+            seconds[name].append(clock(jobs[name], repeats[name]))
 
 
-def peak_bytes(job: Job) -> int:
-    """The most memory that the job's tensors took at one time on the CPU, beyond what was there before it."""
+def _repeats(seconds: float) -> int:
+    return max(1, min(_MOST_REPEATS, round(_WINDOW_SECONDS / max(seconds, 1e-9))))
+
+
+def _on_cpu(job: Job, repeats: int) -> float:
+    start = time.perf_counter()
+    for _ in range(repeats):
+        job()
+    return (time.perf_counter() - start) / repeats
+
+
+def _on_cuda(job: Job, repeats: int) -> float:
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    torch.cuda.synchronize()
+    start.record()
+    for _ in range(repeats):
+        job()
+    end.record()
+    end.synchronize()
+    milliseconds: float = start.elapsed_time(end)
+    return milliseconds / 1e3 / repeats
+
+
+def once(job: Job, device: torch.device) -> float:
+    """Seconds of a single run, for what takes seconds."""
+    return _on_cuda(job, 1) if device.type == "cuda" else _on_cpu(job, 1)
+
+
+def captured(job: Job) -> Job:
+    """The job recorded in a CUDA graph; raises ``RuntimeError`` where it cannot be."""
+    before = torch.cuda.current_stream()
+    warm = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    warm.wait_stream(before)
+    with torch.cuda.stream(warm):
+        for _ in range(3):
+            job()
+    before.wait_stream(warm)
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            job()
+    except RuntimeError:
+        torch.cuda.set_stream(before)  # a capture that breaks leaves its own stream behind
+        torch.cuda.synchronize()
+        raise
+    graph.replay()
+    torch.cuda.synchronize()
+    return graph.replay
+
+
+def peak_bytes(job: Job, device: torch.device = CPU) -> int:
+    """The most memory that the job's tensors took at one time, beyond what was there before it."""
     job()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        job()
+        torch.cuda.synchronize()
+        return torch.cuda.max_memory_allocated() - before
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler would write of every start and stop
     activities = [torch.profiler.ProfilerActivity.CPU]
     with torch.profiler.profile(activities=activities, profile_memory=True) as profiler:
         job()
@@ -57,16 +130,60 @@ def summary(runs: list[float]) -> dict[str, float | int]:
     }
 
 
-def environment() -> dict[str, str | int]:
-    """Hardware, versions and date, for the record beside the figures."""
-    return {
+def environment(device: torch.device = CPU) -> dict[str, Any]:
+    """Hardware, versions, commit and date, for the record beside the figures."""
+    record: dict[str, Any] = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "device": device.type,
         "cpu": _cpu_name(),
         "cores": os.cpu_count() or 0,
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "torch": torch.__version__,
+        "git_commit": git_commit(),
     }
+    if device.type == "cuda":
+        record |= {
+            "gpu": torch.cuda.get_device_name(device),
+            "gpu_gib": round(torch.cuda.get_device_properties(device).total_memory / 2**30),
+            "driver": _driver(),
+            "cuda": torch.version.cuda,
+        }
+    return record
+
+
+def caption(record: dict[str, Any]) -> str:
+    """The environment in one line, as it stands above a table."""
+    commit = (record["git_commit"] or "none")[:7]
+    software = f"torch {record['torch']}, Python {record['python']}, commit {commit}"
+    if record["device"] == "cuda":
+        driver = f", driver {record['driver']}" if record["driver"] else ""
+        return f"{record['date']}, {record['gpu']} ({record['gpu_gib']} GiB){driver}, CUDA {record['cuda']}, {software}"
+    threads = f"{record['threads']} thread{'s' if record['threads'] > 1 else ''}"
+    return f"{record['date']}, {record['cpu']}, {record['cores']} cores, {threads}, {software}"
+
+
+def figure(timing: dict[str, Any]) -> str:
+    """«median (quartiles)» in milliseconds, with as many digits as tell something."""
+    values = [timing[name] for name in ("median_ms", "lower_quartile_ms", "upper_quartile_ms")]
+    digits = 1 if values[0] >= 10 else 2 if values[0] >= 1 else 3
+    median, lower, upper = (f"{value:.{digits}f}" for value in values)
+    return f"{median} ({lower}–{upper})"
+
+
+def sentence(error: Exception) -> str:
+    """The first line of what went wrong."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"
+
+
+def _driver() -> str | None:
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.splitlines()[0].strip() if found.stdout.strip() else None
 
 
 def _cpu_name() -> str:

@@ -7,34 +7,60 @@ from torch import Tensor
 
 
 def dense_variational_step(
-    z: Tensor, labels: Tensor, dictionary: Tensor, codes: Tensor, *, eps_sq: float, weight: float, nu: float
+    z: Tensor,
+    labels: Tensor,
+    dictionary: Tensor,
+    codes: Tensor,
+    *,
+    eps_sq: float,
+    weight: float,
+    nu: float,
+    class_size: int,
+    at_a_time: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Algorithm 1, lines 5–11: the loss at the new (Γ, Â), differentiable in z, and the new (Γ, Â)."""
-    d, k = z.shape[1], codes.shape[1]
-    members = [z[labels == j] for j in range(k)]
-    moments = [part.T @ part / max(len(part), 1) for part in members]
-    shares = torch.tensor([len(part) / len(z) for part in members])
+    """Algorithm 1, lines 5–11: the loss at the new (Γ, Â), differentiable in z, and the new (Γ, Â).
+
+    ``class_size`` is the largest class's. ``at_a_time`` classes are modelled in one product: all of them keep a GPU
+    busy, one at a time stays in a CPU's cache, which is nearly twice as fast there.
+    """
+    m, d = z.shape
+    k = codes.shape[1]
+    sizes = torch.zeros(k, dtype=torch.int64, device=z.device).scatter_add(0, labels, torch.ones_like(labels))
+    shares = sizes / m
+    moments = _moments(z, labels, sizes, class_size)
     old = dictionary.clone().requires_grad_(), codes.clone().requires_grad_()
-    objective = _objective([moment.detach() for moment in moments], shares, *old, d / eps_sq, weight)
+    objective = _objective(moments.detach(), shares, *old, d / eps_sq, weight, at_a_time)
     by_dictionary, by_codes = torch.autograd.grad(objective, old)
     with torch.no_grad():
         largest = codes.amax(0)
-        norms = torch.stack([torch.linalg.matrix_norm(moment) for moment in moments])
+        norms = torch.linalg.matrix_norm(moments)
         dictionary_bound = 4 * weight * (shares * (norms * largest + largest.square())).sum()
         codes_bound = 2 * weight * shares * torch.linalg.matrix_norm((dictionary.T @ dictionary).square())
         moved = dictionary + nu / dictionary_bound * by_dictionary
         new_dictionary = moved / torch.linalg.vector_norm(moved, dim=0)
         new_codes = torch.where(shares > 0, (codes + nu / codes_bound * by_codes).clamp_min(0), codes)
-    loss = -_objective(moments, shares, new_dictionary, new_codes, d / eps_sq, weight)
+    loss = -_objective(moments, shares, new_dictionary, new_codes, d / eps_sq, weight, at_a_time)
     return loss, new_dictionary, new_codes
 
 
+def _moments(z: Tensor, labels: Tensor, sizes: Tensor, class_size: int) -> Tensor:
+    """Ĉ_j = Z_jᵀZ_j/n_j, (k, d, d)."""
+    order = torch.argsort(labels, stable=True)
+    sorted_labels = labels[order]
+    slot = torch.arange(len(z), device=z.device) - (sizes.cumsum(0) - sizes)[sorted_labels]
+    padded = z.new_zeros(len(sizes), class_size, z.shape[1]).index_put((sorted_labels, slot), z[order])
+    return padded.mT @ padded / sizes.clamp_min(1)[:, None, None]
+
+
 def _objective(
-    moments: list[Tensor], shares: Tensor, dictionary: Tensor, codes: Tensor, c: float, weight: float
+    moments: Tensor, shares: Tensor, dictionary: Tensor, codes: Tensor, c: float, weight: float, at_a_time: int
 ) -> Tensor:
-    models = [(dictionary * codes[:, j]) @ dictionary.T for j in range(codes.shape[1])]
+    gaps = []
+    for moment, code in zip(torch.split(moments, at_a_time), torch.split(codes.T, at_a_time), strict=True):
+        model = (dictionary * code.unsqueeze(1)) @ dictionary.T
+        gaps.append((moment - model).square().sum((1, 2)))
     mixture = (dictionary * (codes @ shares)) @ dictionary.T
-    expansion = 0.5 * torch.logdet(torch.eye(len(dictionary)) + c * mixture)
+    identity = torch.eye(len(dictionary), dtype=dictionary.dtype, device=dictionary.device)
+    expansion = 0.5 * torch.logdet(identity + c * mixture)
     compression = 0.5 * (shares * torch.log1p(c * codes).sum(0)).sum()
-    gaps = [(moment - model).square().sum() for moment, model in zip(moments, models, strict=True)]
-    return expansion - compression - weight * (shares * torch.stack(gaps)).sum()
+    return expansion - compression - weight * (shares * torch.cat(gaps)).sum()

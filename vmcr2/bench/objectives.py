@@ -1,124 +1,174 @@
-"""Forward and backward of every way to write the objectives, in one process on the CPU: ratios and peak memory."""
+"""Forward and backward of every way to write the objectives, in one process: times, memory, shares and ratios."""
 
 from __future__ import annotations
 
-import argparse
-import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..functional import Backend, rate_reduction
-from ..losses import VMCR2Loss
-from ._measure import Job, environment, interleaved_seconds, peak_bytes, summary
-from ._textbook import dense_variational_step
-
-EXACT_LOOP = "exact, class loop of torch.logdet"
-EXACT_COVARIANCE = "exact, d×d per class"
-EXACT_AUTO = "exact, as shipped (auto)"
-DENSE_STEP = "V-MCR² step, d×d per class"
-STEP = "V-MCR² step, as shipped"
-STEP_EXPANSION = "V-MCR² step, with R(z)"
-
-
-class Size(NamedTuple):
-    """One row of the table; q = atoms · k."""
-
-    data: str
-    m: int
-    d: int
-    k: int
-    atoms: int
-
+from ._contenders import (
+    CONTENDERS,
+    DENSE,
+    EXACT,
+    EXACT_DENSE,
+    EXACT_LOOP,
+    EXACT_STEP,
+    VARIATIONAL,
+    VARIATIONAL_STEP,
+    Batch,
+    Size,
+    job_for,
+)
+from ._measure import (
+    Job,
+    caption,
+    captured,
+    environment,
+    figure,
+    interleaved_seconds,
+    peak_bytes,
+    sentence,
+    summary,
+)
+from ._rates import measured_rates, rates_line, shares
 
 SIZES = [
     Size("MNIST, CIFAR-10", 1000, 128, 10, 20),
     Size("CIFAR-100", 2000, 500, 100, 10),
     Size("Tiny ImageNet", 2000, 500, 200, 10),
 ]
+MANY_CLASSES = Size("1000 classes", 4000, 1024, 1000, 4, many=True)
+
+RATIOS = {
+    "exact: class loop / as shipped": (EXACT_LOOP, EXACT),
+    "exact: d×d / as shipped": (EXACT_DENSE, EXACT),
+    "V-MCR²: d×d / as shipped": (DENSE, VARIATIONAL),
+    "V-MCR² / exact, as shipped": (VARIATIONAL, EXACT),
+    "V-MCR² with R(z) / exact, training steps": (VARIATIONAL_STEP, EXACT_STEP),
+}
 
 
-def jobs_for(size: Size, seed: int = 0) -> dict[str, Job]:
-    """Forward + backward of every contender on the same features and labels."""
-    generator = torch.Generator().manual_seed(seed)
-    features = torch.nn.functional.normalize(torch.randn(size.m, size.d, generator=generator), dim=1)
-    labels = torch.randint(0, size.k, (size.m,), generator=generator)
+def measure(size: Size, device: torch.device, budget: float, rates: dict[str, Any]) -> dict[str, Any]:
+    """One size: times, peak memory and shares of every contender, and the ratios that the claims are about."""
+    batch = Batch(size, device)
+    rows: dict[str, dict[str, Any]] = {}
+    jobs: dict[str, Job] = {}
+    faults: dict[str, Tensor] = {}
+    for name, contender in CONTENDERS.items():
+        if size.many and contender.per_class:
+            continue
+        try:
+            ready = contender.make(batch)
+            jobs[name] = job_for(ready, batch.features)
+            rows[name] = {"peak_mib": peak_bytes(jobs[name], device) / 2**20}
+        except RuntimeError as error:  # out of memory, an operation that is not there: the others go on
+            jobs.pop(name, None)
+            rows[name] = {"failed": sentence(error)}
+            continue
+        if ready.fault is not None:
+            faults[name] = ready.fault
+    least = 5 if device.type == "cuda" else 3
+    for name, runs in interleaved_seconds(jobs, budget=budget, least=least, device=device).items():
+        rows[name]["eager"] = summary(runs)
+    if device.type == "cuda":
+        _measure_captured(jobs, rows, budget, device)
+    for name in jobs:
+        if name in faults and bool(faults[name]):
+            rows[name] = {"failed": "the loss has set its fault flag: what was timed is not the objective"}
+            continue
+        best = min(rows[name][mode]["median_ms"] for mode in ("eager", "captured") if mode in rows[name])
+        rows[name] |= shares(CONTENDERS[name].work(size), best, rates)
+    return {"size": size._asdict(), "contenders": rows, "ratios": _ratios(rows)}
 
-    def exact(backend: Backend) -> Job:
-        return lambda: _backward(lambda z: -rate_reduction(z, labels, size.k, backend=backend).delta, features)
 
-    def shipped(batch_expansion: float) -> Job:
-        loss = VMCR2Loss(size.k, size.d, atoms_per_class=size.atoms, batch_expansion=batch_expansion)
-        loss.latch(features, labels)
-        return lambda: _backward(lambda z: loss(z, labels), features)
+def _measure_captured(
+    jobs: dict[str, Job], rows: dict[str, dict[str, Any]], budget: float, device: torch.device
+) -> None:
+    replays: dict[str, Job] = {}
+    for name in sorted(jobs, key=lambda name: CONTENDERS[name].per_class):  # those that may break the capture last
+        reason = CONTENDERS[name].not_captured
+        if reason is None:
+            try:
+                replays[name] = captured(jobs[name])
+                continue
+            except RuntimeError as error:
+                reason = sentence(error)
+        rows[name]["not_captured"] = reason
+    for name, runs in interleaved_seconds(replays, budget=budget, least=5, device=device).items():
+        rows[name]["captured"] = summary(runs)
 
-    start = VMCR2Loss(size.k, size.d, atoms_per_class=size.atoms)
-    start.latch(features, labels)
 
-    def dense(z: Tensor) -> Tensor:
-        return dense_variational_step(z, labels, start.dictionary, start.codes, eps_sq=0.5, weight=20.0, nu=5.0)[0]
+def _ratios(rows: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """By mode: eager against eager, captured against captured."""
+    ratios: dict[str, dict[str, float]] = {"eager": {}, "captured": {}}
+    for mode, found in ratios.items():
+        for name, pair in RATIOS.items():
+            slow, fast = (rows.get(contender, {}).get(mode) for contender in pair)
+            if slow and fast:
+                found[name] = slow["median_ms"] / fast["median_ms"]
+    return ratios
 
+
+def run(device: torch.device, *, budget: float | None = None, sizes: list[Size] | None = None) -> dict[str, Any]:
+    """Everything that `vmcr2 bench objectives` measures; ``budget`` is in seconds per contender, size and mode."""
+    cuda = device.type == "cuda"
+    if sizes is None:
+        sizes = [*SIZES, MANY_CLASSES] if cuda else SIZES
+    if budget is None:
+        budget = 0.3 if cuda else 2.0
+    rates = measured_rates(device)
     return {
-        EXACT_LOOP: exact("loop"),
-        EXACT_COVARIANCE: exact("covariance"),
-        EXACT_AUTO: exact("auto"),
-        DENSE_STEP: lambda: _backward(dense, features),
-        STEP: shipped(0.0),
-        STEP_EXPANSION: shipped(0.1),
+        "benchmark": "objectives",
+        "environment": environment(device),
+        "rates": rates,
+        "results": [measure(size, device, budget, rates) for size in sizes],
     }
 
 
-def _backward(loss: Callable[[Tensor], Tensor], features: Tensor) -> None:
-    z = features.clone().requires_grad_()
-    torch.autograd.backward(loss(z))
-
-
-def measure(size: Size, budget: float) -> dict[str, Any]:
-    """One size: milliseconds, peak memory, and the ratios that the claims are about."""
-    jobs = jobs_for(size)
-    seconds = interleaved_seconds(jobs, budget=budget)
-    rows = {name: summary(seconds[name]) | {"peak_mib": peak_bytes(job) / 2**20} for name, job in jobs.items()}
-    median = {name: row["median_ms"] for name, row in rows.items()}
-    ratios = {
-        "exact: class loop / auto": median[EXACT_LOOP] / median[EXACT_AUTO],
-        "exact: d×d / auto": median[EXACT_COVARIANCE] / median[EXACT_AUTO],
-        "V-MCR²: d×d / as shipped": median[DENSE_STEP] / median[STEP],
-        "V-MCR² as shipped / exact auto": median[STEP] / median[EXACT_AUTO],
-        "V-MCR² with R(z) / exact auto": median[STEP_EXPANSION] / median[EXACT_AUTO],
-    }
-    return {"size": size._asdict(), "contenders": rows, "ratios": ratios}
-
-
-def table(results: list[dict[str, Any]]) -> str:
-    """The figures as Markdown."""
-    lines = ["| m, d, k, q | contender | median ms (quartiles) | peak MiB |", "|---|---|---|---|"]
-    for result in results:
+def table(record: dict[str, Any]) -> str:
+    """The figures as Markdown, as benchmarks/README.md holds them."""
+    modes = ("eager", "captured") if record["environment"]["device"] == "cuda" else ("eager",)
+    times = ["eager, ms (quartiles)", "in a CUDA graph, ms"] if len(modes) > 1 else ["median ms (quartiles)"]
+    headings = ["m, d, k, q", "contender", *times, "peak MiB", "of the product rate", "of the bandwidth"]
+    lines = [caption(record["environment"]) + ".", rates_line(record["rates"]), ""]
+    lines += ["| " + " | ".join(headings) + " |", "|---" * len(headings) + "|"]
+    for result in record["results"]:
         size = Size(**result["size"])
         for name, row in result["contenders"].items():
-            spread = f"{row['median_ms']:.1f} ({row['lower_quartile_ms']:.1f}–{row['upper_quartile_ms']:.1f})"
-            lines.append(
-                f"| {size.m}, {size.d}, {size.k}, {size.atoms * size.k} | {name} | {spread} | {row['peak_mib']:.0f} |"
-            )
-    lines += ["", "| ratio | " + " | ".join(result["size"]["data"] for result in results) + " |"]
+            cells = [f"{size.m}, {size.d}, {size.k}, {size.q}", name, *_cells(row, modes)]
+            lines.append("| " + " | ".join(cells) + " |")
+    remarks = _remarks(record["results"])
+    return "\n".join([*lines, *(["", *remarks] if remarks else []), "", *_ratio_table(record["results"], modes)])
+
+
+def _cells(row: dict[str, Any], modes: tuple[str, ...]) -> list[str]:
+    if "failed" in row:
+        return ["failed" if mode == "eager" else "–" for mode in modes] + ["–"] * 3
+    times = [figure(row[mode]) if mode in row else "–" for mode in modes]
+    part = [f"{100 * row[name]:.2g} %" for name in ("share_of_products", "share_of_bandwidth")]
+    return [*times, f"{row['peak_mib']:.0f}", *part]
+
+
+def _remarks(results: list[dict[str, Any]]) -> list[str]:
+    """Why a cell is empty."""
+    said: dict[str, list[str]] = {}
+    for result in results:
+        for name, row in result["contenders"].items():
+            for key, words in (("failed", "failed"), ("not_captured", "is not captured")):
+                if key in row:
+                    said.setdefault(f"{name} {words}: {row[key]}", []).append(result["size"]["data"])
+    return [f"- {text} ({'; '.join(where)})." for text, where in said.items()]
+
+
+def _ratio_table(results: list[dict[str, Any]], modes: tuple[str, ...]) -> list[str]:
+    lines = ["| ratio | " + " | ".join(result["size"]["data"] for result in results) + " |"]
     lines.append("|---" * (len(results) + 1) + "|")
-    for name in results[0]["ratios"]:
-        lines.append(f"| {name} | " + " | ".join(f"{result['ratios'][name]:.1f}" for result in results) + " |")
-    return "\n".join(lines)
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Print the tables, and write the raw figures where asked."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the raw figures here")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--budget", type=float, default=6.0, metavar="SECONDS", help="per contender and size")
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(options.threads)
-    results = [measure(size, options.budget) for size in SIZES]
-    print(table(results))
-    if options.json:
-        record = {"environment": environment(), "results": results}
-        options.json.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    for mode in modes:
+        for name in RATIOS:
+            values = [result["ratios"][mode].get(name) for result in results]
+            if any(value is not None for value in values):
+                cells = ["–" if value is None else f"{value:.1f}" for value in values]
+                label = f"{name}, in a graph" if mode == "captured" else name
+                lines.append(f"| {label} | " + " | ".join(cells) + " |")
+    return lines

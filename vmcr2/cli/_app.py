@@ -1,4 +1,4 @@
-"""`vmcr2 train | evaluate | recipes | report | data`."""
+"""`vmcr2 train | evaluate | recipes | report | sweep | data | bench`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from ..data import DataError
 from ..train import FAMILIES, RECIPES, Config, TrainingError, UserError, evaluate_run, find_recipe, fit
 from ..train._folder import RunFolder
 from ..train._recipes import default_origin
+from ._bench import bench_app
 from ._data import data_app
 from ._display import display_for, print_summary
 from ._report import PAGE, report, report_after
+from ._sweep import sweep
 
 app = typer.Typer(
     help="Train networks whose features fall into orthogonal class subspaces: MCR², V-MCR², cross-entropy.",
@@ -28,7 +30,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data_app, name="data", help="List, check and pack data sets.")
+app.add_typer(bench_app, name="bench", help="Measure speed and memory on this machine.")
 app.command()(report)
+app.command()(sweep)
+app.command()(sweep)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from ._errors import DataError
 from ._files import md5
 from ._idx import find_idx
 from ._packed import PackedReader, packed_name, write_packed
-from ._split import Reader, Split, joint_checksum
+from ._split import Reader, Split, TrainingOnly, joint_checksum
 from ._tiny_imagenet import find_tiny_imagenet
 
 _FINDERS: dict[str, Callable[[DataInfo, Path], Reader | None]] = {
@@ -45,6 +46,10 @@ class Source:
     def test(self) -> Split:
         """The test images and labels."""
         return self._reader.read("test")
+
+    def training_only(self) -> Source:
+        """The same for who makes many runs and must not look at the test images: those for training are read once."""
+        return dataclasses.replace(self, _reader=TrainingOnly(self._reader))
 
     @property
     def checksum(self) -> str:

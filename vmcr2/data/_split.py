@@ -88,3 +88,32 @@ class Reader(ABC):
     def raw_files(self) -> dict[str, Path]:
         """The raw files by their catalogue names, for the published md5; those that are there."""
         return {}
+
+
+class TrainingOnly(Reader):
+    """Another reader's training images, read once and kept; its test images cannot be reached."""
+
+    def __init__(self, reader: Reader) -> None:
+        super().__init__(reader.path, reader.class_names)
+        self._reader = reader
+        self._kept: Split | None = None
+
+    def load(self, part: Part) -> Split:
+        """The training split as it was first read."""
+        self._refuse_test(part)
+        if self._kept is None:
+            self._kept = self._reader.read("train")
+        return self._kept
+
+    def read(self, part: Part) -> Split:
+        """The same: the other reader keeps the checksum."""
+        return self.load(part)
+
+    def checksum(self, part: Part) -> str:
+        """The training split's, as the other reader has it."""
+        self._refuse_test(part)
+        return self._reader.checksum("train")
+
+    def _refuse_test(self, part: Part) -> None:
+        if part != "train":  # a mistake in the program, never a person's
+            raise RuntimeError("the test images were asked for, but this data set was opened for training alone")

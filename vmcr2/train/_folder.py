@@ -146,7 +146,7 @@ def manifest(config: Config, device: torch.device, data: dict[str, Any]) -> dict
         "machine": platform.platform(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "git_commit": _git_commit(),
+        "git_commit": git_commit(),
         "command": " ".join(sys.argv),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "seed": config.seed,
@@ -154,7 +154,8 @@ def manifest(config: Config, device: torch.device, data: dict[str, Any]) -> dict
     }
 
 
-def _git_commit() -> str | None:
+def git_commit() -> str | None:
+    """Of the checkout that this code runs from; None for an installed package."""
     here = Path(__file__).resolve().parent
     try:
         found = subprocess.run(

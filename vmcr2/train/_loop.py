@@ -34,7 +34,12 @@ from ._step import Step, augmented, unaugmented
 
 
 def fit(
-    config: Config, *, out: Path | str | None = None, resume: bool = False, listener: Listener | None = None
+    config: Config,
+    *,
+    out: Path | str | None = None,
+    resume: bool = False,
+    listener: Listener | None = None,
+    source: Source | None = None,
 ) -> Run:
     """Train by a configuration and evaluate; everything that came out lies in the run folder.
 
@@ -44,13 +49,14 @@ def fit(
         resume: go on with the run in ``out`` from its last checkpoint, or start it if it is not there. A finished run
             is returned as it is.
         listener: is told of every epoch.
+        source: the opened data, where many runs share them; by default ``config.data`` is opened.
     """
     device = choose_device(config.device)
     folder = RunFolder(Path(out) if out is not None else default_folder(config))
     resuming = resume and folder.config.exists()
     if resuming and folder.read_config() != config:
         raise UserError(f"{folder.path} was begun with other settings: --resume takes the run's own, without changes")
-    source = open_data(config.data, Path(config.data_path) if config.data_path else None)
+    source = source or open_data(config.data, Path(config.data_path) if config.data_path else None)
     trainer = Trainer(config, source, device)
     if resuming and folder.finished:
         return trainer.restore(folder)

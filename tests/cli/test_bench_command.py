@@ -1,0 +1,103 @@
+"""`vmcr2 bench` as a person meets it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from vmcr2.bench import _contenders as ways
+from vmcr2.bench import latch, objectives
+from vmcr2.cli import app, main
+
+
+class Said(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+def said_by(*args: str) -> Said:
+    out, err = io.StringIO(), io.StringIO()
+    before = sys.argv
+    sys.argv = ["vmcr2", "bench", *args]
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            main()
+        code: Any = 0
+    except SystemExit as error:
+        code = error.code or 0
+    finally:
+        sys.argv = before
+    return Said(code, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules["vmcr2.bench._rates"]._SIDE, "cpu", 128)
+    monkeypatch.setitem(sys.modules["vmcr2.bench._rates"]._COPY_FLOATS, "cpu", 2**16)
+
+
+@pytest.mark.parametrize("name", ["objectives", "latch"])
+def test_the_table_is_printed_and_the_figures_are_written(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = ways.Size("small", 60, 16, 4, 2)
+    monkeypatch.setattr(objectives, "SIZES", [size])
+    monkeypatch.setattr(latch, "SIZES", {"cpu": [latch.LatchSize(100, 20, 4, 2)]})
+    if name == "objectives":
+        true_measure = objectives.measure
+        monkeypatch.setattr(
+            objectives, "measure", lambda size, device, _, rates: true_measure(size, device, 0.0, rates)
+        )
+    threads = torch.get_num_threads()
+    said = said_by(name, "--json", "raw.json", "--device", "cpu", "--threads", "1")
+    torch.set_num_threads(threads)
+    assert (said.code, said.err) == (0, "")
+    record = json.loads(Path("raw.json").read_text())
+    assert (record["benchmark"], record["environment"]["threads"]) == (name, 1)
+    table = {"objectives": objectives, "latch": latch}[name].table
+    assert said.out == table(record) + "\n"
+    assert [path.name for path in Path().iterdir()] == ["raw.json"]
+
+
+@pytest.mark.parametrize("name", ["objectives", "latch"])
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("--json", "nowhere/raw.json"), "its folder is not there"),
+        (("--json", "."), "is a folder"),
+        (("--threads", "0"), "--threads must be at least 1"),
+        (("--device", "cuda"), "torch sees no CUDA device"),
+        (("--device", "tpu"), "device takes auto, cpu or cuda"),
+    ],
+)
+def test_a_mistake_is_found_before_the_measurement(
+    name: str, args: tuple[str, ...], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("it was measured")
+
+    for module in (objectives, latch):
+        monkeypatch.setattr(module, "run", never)
+    said = said_by(name, *args)
+    assert (said.code, said.out) == (2, "")
+    assert words in said.err
+    assert said.err.count("\n") == 1
+    assert list(Path().iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "example"),
+    [("objectives", "vmcr2 bench objectives --device cpu"), ("latch", "vmcr2 bench latch --json")],
+)
+def test_help_teaches_by_example(command: str, example: str) -> None:
+    result = CliRunner().invoke(app, ["bench", command, "--help"], prog_name="PROGRAM", env={"COLUMNS": "200"})
+    assert result.exit_code == 0
+    assert example in result.stdout

@@ -1,0 +1,124 @@
+"""The points of a grid: their product, what they are called, and an identity that outlives versions and places."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+
+from vmcr2.sweep import Point, grid, read_axes
+from vmcr2.train import Config, UserError, recipe
+
+
+def values(points: list[Point], *names: str) -> list[tuple[object, ...]]:
+    return [tuple(getattr(point.config, name) for name in names) for point in points]
+
+
+def test_the_product_of_all_axes_in_order() -> None:
+    points = grid(recipe("digits"), read_axes(["lr=0.1,0.3", "weight=10,20,40", "seed=0,1"]))
+    expected = [(lr, w, s) for lr in (0.1, 0.3) for w in (10.0, 20.0, 40.0) for s in (0, 1)]
+    assert values(points, "lr", "weight", "seed") == expected
+    assert points[3].label == "lr=0.1 weight=20 seed=1"
+    assert len({point.id for point in points}) == 12
+    assert len({point.group for point in points}) == 6  # seeds are averaged over
+
+
+def test_values_are_read_by_the_type_of_their_setting() -> None:
+    points = grid(recipe("digits"), read_axes(["hidden=256,256;512;", "debias=yes,no", "mu=0.5", "schedule=step"]))
+    assert values(points, "hidden", "debias") == [
+        ((256, 256), True),
+        ((256, 256), False),
+        ((512,), True),
+        ((512,), False),
+        ((), True),
+        ((), False),
+    ]
+    assert {(point.config.mu, point.config.weight) for point in points} == {(0.5, None)}
+
+
+def test_one_value_with_commas_is_one_point() -> None:
+    assert values(grid(recipe("digits"), read_axes(["milestones=0.3,0.6"])), "milestones") == [((0.3, 0.6),)]
+    assert values(grid(recipe("digits"), read_axes(["lr=0.1;0.3"])), "lr") == [(0.1,), (0.3,)]
+
+
+def test_values_from_python_need_no_text() -> None:
+    points = grid(recipe("digits"), {"hidden": [(64,), (32, 32)], "lr": [0.1]})
+    assert values(points, "hidden", "lr") == [((64,), 0.1), ((32, 32), 0.1)]
+    assert points[1].label == "hidden=32,32 lr=0.1 seed=0"
+
+
+def test_a_value_given_twice_is_one_point() -> None:
+    assert len(grid(recipe("digits"), read_axes(["lr=0.1,0.1,0.10"]))) == 1
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        (["lrr=0.1"], "there is no setting 'lrr': did you mean lr"),
+        (["lr"], "--grid takes key=v1,v2"),
+        (["lr=fast"], "lr takes a number, got 'fast'"),
+        (["lr=0.1,"], "lr takes a number, got ''"),
+        (["lr=0.1", "lr=0.3"], "lr is given twice"),
+        (["schedule=linear"], "schedule takes one of constant, step, cosine"),
+        (["lr=0.1,-1"], r"lr must be above 0.*the grid's point lr=-1"),
+        (["mu=1", "weight=2"], "mu or weight"),
+        (["momentum=0,0.9"], r"nesterov needs momentum above 0 .*momentum=0\)"),
+        (["device=cpu,cuda"], "cannot go over device"),
+        (["objective=ce,mcr2"], "choose another by --objective"),
+    ],
+)
+def test_what_is_wrong_with_a_grid_is_said(texts: list[str], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        grid(recipe("digits"), read_axes(texts))
+
+
+def test_a_contradiction_that_another_axis_resolves_is_none() -> None:
+    points = grid(recipe("digits"), read_axes(["momentum=0", "nesterov=no"]))
+    assert values(points, "momentum", "nesterov") == [(0.0, False)]
+
+
+@pytest.mark.parametrize(("name", "expected"), [("digits", 287), ("mnist", 5000), ("cifar100", 5000)])
+def test_without_a_hold_out_one_is_set(name: str, expected: int) -> None:
+    assert {point.config.holdout for point in grid(recipe(name), {"lr": [0.1, 0.2]})} == {expected}
+    assert grid(recipe(name, holdout=100), {})[0].config.holdout == 100
+
+
+def test_the_identity_is_of_what_decides_the_run() -> None:
+    one = Point(recipe("digits", holdout=100))
+    for same in (
+        {"device": "cpu"},
+        {"data_path": "/elsewhere"},
+        {"checkpoint_seconds": 1.0},
+        {"recipe": ""},
+        {"eval_every": 7},
+        {"engine": "eager"},
+    ):
+        assert Point(one.config.replace(**same)).id == one.id
+    for other in ({"lr": 0.123}, {"seed": 1}, {"epochs": 3}, {"holdout": 101}, {"hidden": (256, 257)}):
+        assert Point(one.config.replace(**other)).id != one.id
+
+
+def test_the_identity_survives_a_setting_that_is_added_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later version has settings that this one has not; results made by this one must still be known."""
+    before = Point(recipe("digits", holdout=100)).id
+    later = dataclasses.make_dataclass("Later", [("novelty", int, 3)], bases=(Config,), frozen=True)
+    monkeypatch.setattr("vmcr2.sweep._points.Config", later)
+    new = dataclasses.asdict(recipe("digits", holdout=100))
+    assert Point(later(**new)).id == before
+    assert Point(later(**new, novelty=4)).id != before
+
+
+def test_folder_names_are_safe_and_one_for_each_point() -> None:
+    wild = [
+        Point(recipe("digits", holdout=1, seed=seed), {"hidden": (256, 256), "data": "a/b ../ü*?\n" + "x" * 300})
+        for seed in range(3)
+    ]
+    names = [point.folder_name for point in wild]
+    assert len(set(names)) == 3
+    for name in names:
+        assert re.fullmatch(r"[\w.=,+-]{1,120}", name, re.ASCII)
+        assert name.startswith("hidden=256,256,data=a_b")
+    assert re.fullmatch(
+        r"lr=0\.1,seed=0-[0-9a-f]{8}", grid(recipe("digits"), {"lr": [0.1]})[0].folder_name
+    )  # what a person looks for

@@ -1,0 +1,172 @@
+"""The ways to write the objectives that are compared, each on the same batch: from features to a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..functional import Backend, rate_reduction
+from ..losses import MCR2Loss, VMCR2Loss
+from . import _work as work
+from ._measure import Job
+from ._textbook import dense_variational_step
+
+EXACT_LOOP = "exact, class loop of torch.logdet"
+EXACT_DENSE = "exact, d×d per class"
+EXACT = "exact, as shipped (gram)"
+EXACT_STEP = "exact, training step"
+DENSE = "V-MCR², d×d per class"
+VARIATIONAL = "V-MCR², as shipped"
+VARIATIONAL_RATE = "V-MCR², as shipped, with R(z)"
+VARIATIONAL_STEP = "V-MCR², training step, with R(z)"
+
+EPS_SQ, WEIGHT, NU = 0.5, 20.0, 5.0
+
+
+class Size(NamedTuple):
+    """One block of the table; q = atoms · k."""
+
+    data: str
+    m: int
+    d: int
+    k: int
+    atoms: int
+    many: bool = False
+    """So many classes that d×d matrices per class are left out."""
+
+    @property
+    def q(self) -> int:
+        """Columns of the dictionary."""
+        return self.atoms * self.k
+
+
+class Batch:
+    """Random unit features and labels of one size, the same for every contender."""
+
+    def __init__(self, size: Size, device: torch.device, seed: int = 0) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        self.size = size
+        self.device = device
+        features = torch.nn.functional.normalize(torch.randn(size.m, size.d, generator=generator), dim=1)
+        self.features = features.to(device)
+        self.labels = torch.randint(0, size.k, (size.m,), generator=generator).to(device)
+        self.class_size = int(torch.bincount(self.labels).max())
+
+    def latched(self, batch_expansion: float) -> VMCR2Loss:
+        """V-MCR² as the trainer sets it up: values are not looked at in a step."""
+        loss = VMCR2Loss(
+            self.size.k,
+            self.size.d,
+            atoms_per_class=self.size.atoms,
+            eps_sq=EPS_SQ,
+            weight=WEIGHT,
+            nu_dictionary=NU,
+            nu_codes=NU,
+            batch_expansion=batch_expansion,
+            validate=False,
+        ).to(self.device)
+        loss.latch(self.features, self.labels)
+        return loss
+
+
+class Ready(NamedTuple):
+    """A contender on a batch."""
+
+    loss: Callable[[Tensor], Tensor]
+    """From features to what is minimised; normalises their rows first, as all contenders do."""
+    fault: Tensor | None = None
+    """The flag of a loss that does not look at values."""
+
+
+class Contender(NamedTuple):
+    """A way to write an objective."""
+
+    make: Callable[[Batch], Ready]
+    work: Callable[[Size], work.Work]
+    per_class: bool = False
+    """Whether it has d×d matrices for every class."""
+    not_captured: str | None = None
+
+
+def _exact_by(backend: Backend, batch: Batch) -> Ready:
+    def loss(z: Tensor) -> Tensor:
+        unit = torch.nn.functional.normalize(z, dim=1)
+        return -rate_reduction(
+            unit, batch.labels, batch.size.k, eps_sq=EPS_SQ, backend=backend, validate=False, fault=fault
+        ).delta
+
+    fault = torch.zeros((), dtype=torch.bool, device=batch.device)
+    return Ready(loss, fault)
+
+
+def _exact(batch: Batch, *, step: bool) -> Ready:
+    loss = MCR2Loss(batch.size.k, eps_sq=EPS_SQ, validate=False).to(batch.device)
+    call = loss.surrogate if step else loss
+    return Ready(lambda z: call(z, batch.labels), loss.fault)
+
+
+def _variational(batch: Batch, *, batch_expansion: float, step: bool) -> Ready:
+    loss = batch.latched(batch_expansion)
+    call = loss.surrogate if step else loss
+    return Ready(lambda z: call(z, batch.labels), loss.fault)
+
+
+def _dense(batch: Batch) -> Ready:
+    start = batch.latched(0.0)
+    dictionary, codes = start.dictionary.float(), start.codes.float()
+
+    def loss(z: Tensor) -> Tensor:
+        unit = torch.nn.functional.normalize(z, dim=1)
+        return dense_variational_step(
+            *(unit, batch.labels, dictionary, codes),
+            eps_sq=EPS_SQ,
+            weight=WEIGHT,
+            nu=NU,
+            class_size=batch.class_size,
+            at_a_time=batch.size.k if batch.device.type == "cuda" else 1,
+        )[0]
+
+    return Ready(loss)
+
+
+CONTENDERS = {
+    EXACT_LOOP: Contender(
+        partial(_exact_by, "loop"),
+        lambda s: work.class_loop_work(s.m, s.d, s.k),
+        per_class=True,
+        not_captured="it asks the device for the samples of every class",
+    ),
+    EXACT_DENSE: Contender(
+        partial(_exact_by, "covariance"), lambda s: work.dense_exact_work(s.m, s.d, s.k), per_class=True
+    ),
+    EXACT: Contender(partial(_exact, step=False), lambda s: work.exact_work(s.m, s.d, s.k)),
+    EXACT_STEP: Contender(partial(_exact, step=True), lambda s: work.exact_work(s.m, s.d, s.k)),
+    DENSE: Contender(_dense, lambda s: work.dense_variational_work(s.m, s.d, s.k, s.q), per_class=True),
+    VARIATIONAL: Contender(
+        partial(_variational, batch_expansion=0.0, step=False),
+        lambda s: work.variational_work(s.m, s.d, s.k, s.q, with_value=True, with_rate=False),
+    ),
+    VARIATIONAL_RATE: Contender(
+        partial(_variational, batch_expansion=0.1, step=False),
+        lambda s: work.variational_work(s.m, s.d, s.k, s.q, with_value=True, with_rate=True),
+    ),
+    VARIATIONAL_STEP: Contender(
+        partial(_variational, batch_expansion=0.1, step=True),
+        lambda s: work.variational_work(s.m, s.d, s.k, s.q, with_value=False, with_rate=True),
+    ),
+}
+
+
+def job_for(ready: Ready, features: Tensor) -> Job:
+    """Forward + backward over buffers that stay where they are, so that it can be recorded in a graph."""
+    z = features.clone().requires_grad_()
+
+    def job() -> None:
+        z.grad = None
+        torch.autograd.backward(ready.loss(z))
+
+    return job

@@ -1,0 +1,69 @@
+"""`vmcr2 bench objectives | latch`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+
+from ..data._whole import atomic
+from ..train import UserError
+from ..train._loop import choose_device
+
+bench_app = typer.Typer(no_args_is_help=True)
+
+Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the raw figures here.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Threads = Annotated[int | None, typer.Option(help="Of a CPU; torch's own number by default.")]
+
+
+@bench_app.command()
+def objectives(json_: Json = None, device: Device = "auto", threads: Threads = None) -> None:
+    """Time the objectives, forward + backward, against the textbook, at the batch shapes of the paper's data sets.
+
+    \b
+    vmcr2 bench objectives
+    vmcr2 bench objectives --json benchmarks/results/objectives-h200.json
+    vmcr2 bench objectives --device cpu --threads 2
+    """
+    from ..bench import objectives as bench
+
+    chosen = _prepared(json_, device, threads)
+    _show(bench.table, bench.run(chosen), json_)
+
+
+@bench_app.command()
+def latch(json_: Json = None, device: Device = "auto", threads: Threads = None) -> None:
+    """Time latching on whole training sets of 100, 200 and 1000 classes.
+
+    \b
+    vmcr2 bench latch --json benchmarks/results/latch-h200.json
+    """
+    from ..bench import latch as bench
+
+    chosen = _prepared(json_, device, threads)
+    _show(bench.table, bench.run(chosen), json_)
+
+
+def _prepared(target: Path | None, device: str, threads: int | None) -> torch.device:
+    """The device; what would spoil a measurement is found before it."""
+    if target is not None and (target.is_dir() or not target.parent.is_dir()):
+        raise UserError(f"--json names the file to write: {target} is a folder, or its folder is not there")
+    if threads is not None:
+        if threads < 1:
+            raise UserError(f"--threads must be at least 1, got {threads}")
+        torch.set_num_threads(threads)
+    return choose_device(device)
+
+
+def _show(table: Any, record: dict[str, Any], target: Path | None) -> None:
+    typer.echo(table(record))
+    if target is not None:
+        try:
+            with atomic(target) as temporary:
+                temporary.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"cannot write {target}: {error.strerror or error}") from error

@@ -1,0 +1,200 @@
+"""`vmcr2 sweep`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from ..sweep import Point, SweepListener, grid, rank, read_axes, table
+from ..sweep import sweep as run_sweep
+from ..train import Config, UserError, find_recipe
+
+
+def sweep(
+    recipe: Annotated[str, typer.Argument(help="A recipe's name, or a data set's: see `vmcr2 recipes`.")],
+    out: Annotated[Path, typer.Option(help="The sweep's folder. Points with a line there are not made again.")],
+    axes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--grid", metavar="KEY=V1,V2", help="Values of a setting; the product of all. ; if they have commas."
+        ),
+    ] = None,
+    seeds: Annotated[str | None, typer.Option("--seeds", "--seed", metavar="0,1", help="One run for each.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Where the data lie: a packed file or a folder.")] = None,
+    objective: Annotated[str | None, typer.Option(help="vmcr2, mcr2 or ce; vmcr2 unless the recipe says.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Instead of the recipe's.")] = None,
+    holdout: Annotated[
+        int | None, typer.Option(help="Training images to choose by; 5000 of a large set, a fifth of a small one.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="For every point.")] = None,
+    parallel: Annotated[int, typer.Option(help="Runs at a time; about 3 on a GPU.")] = 1,
+    keep_weights: Annotated[bool, typer.Option("--keep-weights", help="Keep more than the figures of a run.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
+) -> None:
+    """Train at every point of a grid and compare on held-out training images; the test set is never read.
+
+    \b
+    vmcr2 sweep digits --grid lr=0.1,0.3 --seeds 0,1 --out sweeps/lr
+    vmcr2 sweep cifar100 --epochs 100 --grid lr=0.1,0.3 --grid weight=10,20,40 --parallel 3 --out sweeps/a
+    vmcr2 sweep digits --grid 'hidden=256,256;512' --out sweeps/hidden
+    The same command again goes on where it was stopped, and makes what was added to the grid.
+    """
+    given = {"epochs": epochs, "holdout": holdout, "device": device}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if data is not None:
+        changes["data_path"] = str(data.expanduser().resolve())
+    points = _points(find_recipe(recipe, objective).config.replace(**changes), axes or [], seeds, holdout, set_ or [])
+    with _display(quiet=as_json) as display, _terminated_like_interrupted():
+        try:
+            done = run_sweep(points, out, parallel=parallel, keep_weights=keep_weights, listener=display)
+        except KeyboardInterrupt:
+            print(f"vmcr2: stopped; the same command goes on with {out}", file=sys.stderr)
+            raise typer.Exit(130) from None
+    rows = rank(done.points, done.records)
+    if as_json:
+        lost = [
+            {"point": dict(p.settings), "seed": p.config.seed, "why": done.lost[p.id]}
+            for p in points
+            if p.id in done.lost
+        ]
+        shown = {"folder": str(out), "runs": done.lines, "table": [row._asdict() for row in rows], "lost": lost}
+        typer.echo(json.dumps(shown, ensure_ascii=False))
+    elif rows:
+        typer.echo("\n" + table(rows))
+        typer.echo(f"\n{len(done.lines)} of {len(points)} runs have a line in {out}/results.jsonl")
+    if done.lost:
+        print(
+            f"vmcr2: {len(done.lost)} of {len(points)} runs ended without a result; the same command tries them again",
+            file=sys.stderr,
+        )
+        raise typer.Exit(1)
+
+
+def _points(base: Config, texts: list[str], seeds: str | None, holdout: int | None, settings: list[str]) -> list[Point]:
+    base = base.with_settings(settings)
+    said = holdout is not None or any(setting.partition("=")[0] == "holdout" for setting in settings)
+    if said and base.holdout == 0:
+        raise UserError(
+            "holdout must be above 0 in a sweep, which never reads the test set: leave it out for a default"
+        )
+    axes = read_axes(texts)
+    if seeds is not None:
+        if "seed" in axes:
+            raise UserError("--seeds and --grid seed=… say the same: give one of them")
+        axes["seed"] = read_axes([f"seed={seeds}"])["seed"]
+    return grid(base, axes)
+
+
+def describe(record: dict[str, Any]) -> str:
+    """What came of a run, in a few words."""
+    if "failed" in record:
+        return f"failed: {record['failed']}"
+    wall = record["wall_seconds"]
+    return (
+        f"hold-out {record['holdout_accuracy']:.4f}, ΔR {record['train_delta_r']:.1f} (train), "
+        f"{record['seconds'] if wall is None else wall:.0f} s"
+    )
+
+
+class PlainDisplay:
+    """A line for every run."""
+
+    def started(self, total: int, done: int, note: str | None) -> None:
+        """How much there is to do."""
+        typer.echo(
+            f"{total} points" + (f", {done} of them done before" if done else "") + (f"; {note}" if note else "")
+        )
+
+    def finished(self, done: int, total: int, record: dict[str, Any], point: Point) -> None:
+        """Its figures."""
+        typer.echo(f"[{done}/{total}] {point.label}: {describe(record)}")
+
+    def lost(self, point: Point, reason: str) -> None:
+        """Why there are none."""
+        print(f"vmcr2: {point.label}: no result: {reason}", file=sys.stderr)
+
+
+class LiveDisplay:
+    """A line for every run, and below them a bar with the best so far."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.best: tuple[float, str] | None = None
+
+    def started(self, total: int, done: int, note: str | None) -> None:
+        """Begin the bar."""
+        if note:
+            self._print(note)
+        self.task = self.progress.add_task("runs", total=total, completed=done, best="")
+
+    def finished(self, done: int, total: int, record: dict[str, Any], point: Point) -> None:
+        """Move it on."""
+        self._print(f"[{done}/{total}] {point.label}: {describe(record)}")
+        if "failed" not in record:
+            self.best = max(self.best or (-1.0, ""), (record["holdout_accuracy"], point.label))
+        best = f"best {self.best[0]:.4f} ({self.best[1]})" if self.best else ""
+        self.progress.update(self.task, completed=done, best=best)
+
+    def lost(self, point: Point, reason: str) -> None:
+        """Say why a run has no result."""
+        self._print(f"{point.label}: no result: {reason}")
+
+    def _print(self, text: str) -> None:
+        self.progress.console.print(text, highlight=False, markup=False)
+
+
+class Silent:
+    """For --json: what was lost is said, nothing else."""
+
+    def started(self, total: int, done: int, note: str | None) -> None:
+        """Nothing."""
+
+    def finished(self, done: int, total: int, record: dict[str, Any], point: Point) -> None:
+        """Nothing."""
+
+    lost = PlainDisplay.lost
+
+
+@contextmanager
+def _display(*, quiet: bool) -> Iterator[SweepListener]:
+    """The display that fits the output."""
+    if quiet:
+        yield Silent()
+    elif not sys.stdout.isatty():
+        yield PlainDisplay()
+    else:
+        columns = (
+            TextColumn("{task.description}"),
+            MofNCompleteColumn(),
+            BarColumn(bar_width=24),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[best]}"),
+        )
+        with Progress(*columns, console=Console()) as progress:
+            yield LiveDisplay(progress)
+
+
+@contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """SIGTERM as Ctrl-C: workers are stopped and MPS is ended, whoever ends the sweep."""
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

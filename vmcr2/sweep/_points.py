@@ -1,0 +1,157 @@
+"""The points of a sweep: a configuration each, the settings it is known by, and an identity that lasts."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import json
+import re
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..data import DATASETS
+from ..train import Config, UserError
+from ..train._config import FIELDS, nearest
+
+# where and how fast a run is made, how often it is looked at and saved, and what its recipe is called
+_DECIDES_NOTHING = (
+    *("recipe", "data_path", "device", "engine", "compile"),
+    *("log_every", "eval_every", "checkpoint_seconds"),
+)
+_LARGE = 25_000
+_LARGE_HOLDOUT = 5000
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run of a sweep."""
+
+    config: Config
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Its values along the grid's axes, the seed apart: what it is called by."""
+
+    @property
+    def id(self) -> str:
+        """What decides the run, in 16 hex digits. Settings at their default are left out, so that one which a later
+        version adds does not make old results unknown."""
+        return _digest(self.config, _DECIDES_NOTHING)
+
+    @property
+    def group(self) -> str:
+        """The identity without the seed: points that differ in nothing else are averaged."""
+        return _digest(self.config, (*_DECIDES_NOTHING, "seed"))
+
+    @property
+    def label(self) -> str:
+        """«lr=0.1 weight=20 seed=0»."""
+        return " ".join(
+            f"{name}={shown(value)}" for name, value in (*self.settings.items(), ("seed", self.config.seed))
+        )
+
+    @property
+    def folder_name(self) -> str:
+        """The label made safe for a file system, and the identity: one folder per point whatever it is called."""
+        readable = re.sub(r"[^\w.=,+-]", "_", self.label.replace(" ", ","), flags=re.ASCII)
+        return f"{readable[:100]}-{self.id[:8]}"
+
+
+def shown(value: Any) -> str:
+    """A setting's value as it would be typed, short."""
+    if isinstance(value, tuple | list):
+        return ",".join(map(shown, value))
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and float(f"{value:g}") == value:
+        return f"{value:g}"
+    return str(value)
+
+
+def read_axes(texts: Sequence[str]) -> dict[str, list[str]]:
+    """The axes of ``key=v1,v2`` texts; values with commas of their own are separated by semicolons.
+
+    >>> read_axes(["lr=0.1,0.3", "hidden=256,256;512"])
+    {'lr': ['0.1', '0.3'], 'hidden': ['256,256', '512']}
+    """
+    axes: dict[str, list[str]] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        name = name.strip()
+        if not equals:
+            raise UserError(f"--grid takes key=v1,v2 with at least one value, got {text!r}")
+        _check_axis(name)
+        if name in axes:
+            raise UserError(f"--grid {name} is given twice: put all its values into one, {name}=v1,v2")
+        whole = typing.get_origin(FIELDS[name]) is tuple  # its commas are its own
+        parts = values.split(";" if whole or ";" in values else ",")
+        axes[name] = [part.strip() for part in parts]
+    return axes
+
+
+def grid(base: Config, axes: Mapping[str, Sequence[Any]]) -> list[Point]:
+    """Every combination of the axes' values, as texts or as they are; the last axis changes fastest.
+
+    Without a hold-out, one is set: 5000 images of the large data sets, about a fifth of a small one.
+
+    >>> from vmcr2.train import recipe
+    >>> points = grid(recipe("digits"), {"lr": [0.1, 0.3], "seed": [0, 1]})
+    >>> [point.label for point in points], points[0].config.holdout
+    (['lr=0.1 seed=0', 'lr=0.1 seed=1', 'lr=0.3 seed=0', 'lr=0.3 seed=1'], 287)
+    """
+    for name in axes:
+        _check_axis(name)
+    points: dict[str, Point] = {}
+    for values in itertools.product(*axes.values()):
+        chosen = dict(zip(axes, values, strict=True))
+        texts = {name: value for name, value in chosen.items() if isinstance(value, str)}
+        others = {name: value for name, value in chosen.items() if name not in texts}
+        try:
+            config = base.replace(**others).with_settings([f"{name}={value}" for name, value in texts.items()])
+        except UserError as error:
+            called = " ".join(f"{name}={shown(value)}" for name, value in chosen.items())
+            raise UserError(f"{error} (the grid's point {called})") from error
+        if config.holdout == 0 and "holdout" not in axes:
+            config = config.replace(holdout=default_holdout(config.data))
+        point = Point(config, {name: getattr(config, name) for name in axes if name != "seed"})
+        points.setdefault(point.id, point)  # a value given twice is one point
+    return list(points.values())
+
+
+def default_holdout(data: str) -> int:
+    """How many training images to choose by."""
+    if data not in DATASETS:
+        return _LARGE_HOLDOUT  # opening it will say what is wrong
+    size = DATASETS[data].train_size
+    return _LARGE_HOLDOUT if size >= _LARGE else size // 5
+
+
+def changes(config: Config) -> dict[str, Any]:
+    """What differs from the recipe, the seed apart; from the defaults where there is no recipe."""
+    from ..train import RECIPES
+
+    begun = RECIPES[config.recipe]().config if config.recipe in RECIPES else Config()
+    left_out = (*_DECIDES_NOTHING, "seed")
+    return {
+        name: value
+        for name, value in dataclasses.asdict(config).items()
+        if name not in left_out and value != getattr(begun, name)
+    }
+
+
+def _check_axis(name: str) -> None:
+    if name not in FIELDS:
+        raise UserError(f"--grid: there is no setting {name!r}{nearest(name, FIELDS)}")
+    if name in _DECIDES_NOTHING:
+        raise UserError(f"--grid cannot go over {name}: it changes nothing of what comes out")
+
+
+def _digest(config: Config, left_out: tuple[str, ...]) -> str:
+    plain = Config()
+    decides = {
+        name: value
+        for name, value in sorted(dataclasses.asdict(config).items())
+        if name not in left_out and value != getattr(plain, name)
+    }
+    return hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:16]

@@ -1,0 +1,72 @@
+"""``results.jsonl``: one line per finished run, written by one process alone, whole and at once."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..train import UserError
+
+Record = dict[str, Any]
+
+
+class Results:
+    """The lines of a sweep's folder."""
+
+    def __init__(self, out: Path) -> None:
+        self.path = out / "results.jsonl"
+
+    def read(self) -> dict[str, Record]:
+        """The lines by their points' identities. A line that a kill cut off is passed over: its run is made again."""
+        records: dict[str, Record] = {}
+        for line in self._text().splitlines():
+            try:
+                record = json.loads(line)
+                records[record["id"]] = record
+            except (ValueError, TypeError, KeyError):
+                continue
+        return records
+
+    def append(self, record: Record) -> Record:
+        """One line, on the disk when this returns; and the record as it will be read."""
+        line = json.dumps(record, ensure_ascii=False) + "\n"
+        text = self._text()
+        if text and not text.endswith("\n"):
+            line = "\n" + line  # ends the line that was cut off
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+        read: Record = json.loads(line)
+        return read
+
+    def _text(self) -> str:
+        try:
+            return self.path.read_text(encoding="utf-8", errors="replace") if self.path.exists() else ""
+        except OSError as error:
+            raise UserError(f"cannot read {self.path}: {error.strerror or error}") from error
+
+
+@contextmanager
+def sole_user(out: Path) -> Iterator[None]:
+    """Make the sweep's folder and hold it: two sweeps in one folder would make each other's runs twice."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        handle = (out / ".lock").open("a")
+    except OSError as error:
+        raise UserError(f"cannot write to {out}: {error.strerror or error}") from error
+    with handle:
+        try:
+            import fcntl
+        except ImportError:  # not on Windows: nothing is held there
+            yield
+            return
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UserError(f"another sweep is at work in {out}: wait for it, or choose another --out") from None
+        yield  # the lock goes with the handle, also when the process is killed

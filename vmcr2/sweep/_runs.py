@@ -1,0 +1,135 @@
+"""One point of a sweep from its configuration to its outcome, in the process that is asked to."""
+
+from __future__ import annotations
+
+import gc
+import json
+import shutil
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..data import DataError, Source, open_data
+from ..train import Config, TrainingError, UserError, fit
+from ..train._folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to make, and where."""
+
+    config: Config
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a job."""
+
+    figures: dict[str, Any] = field(default_factory=dict)
+    """Of a run that ended, for its line; ``failed`` in it where the training broke."""
+    lost: str | None = None
+    """Why there is no result, in one sentence; such a run can be tried again."""
+    trace: str | None = None
+    """The traceback of what nobody expected."""
+
+
+class StoppedError(Exception):
+    """The run was told to end early; it goes on from its checkpoint another time."""
+
+
+class _Watch:
+    """Ends a run where it is told to, and keeps what the run says."""
+
+    def __init__(self, told_to_stop: Callable[[], bool] | None) -> None:
+        self.told_to_stop = told_to_stop
+        self.notes: list[str] = []
+
+    def started(self, config: Config, folder: Path, first_epoch: int) -> None:
+        """Nothing."""
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """Between two epochs is the time to stop."""
+        if self.told_to_stop is not None and self.told_to_stop():
+            raise StoppedError
+
+    def note(self, text: str) -> None:
+        """For the line: that the step could not be captured, for instance, which its seconds should be read with."""
+        self.notes.append(text)
+
+
+class Runner:
+    """Makes runs one after another over data that are read once."""
+
+    def __init__(self) -> None:
+        self._sources: dict[tuple[str, str | None], Source] = {}
+
+    def __call__(self, job: Job, told_to_stop: Callable[[], bool] | None = None) -> Outcome:
+        """Make the run, or go on with it, and say what came of it. Only a stop and Ctrl-C get through."""
+        start = time.monotonic()
+        watch = _Watch(told_to_stop)
+        folder = RunFolder(job.folder)
+        try:
+            wall: float | None = None  # not known of a run whose line alone is missing
+            if not folder.finished:
+                _drop_if_begun_elsewhere(folder, job.config)
+                fit(job.config, out=folder.path, resume=True, listener=watch, source=self._source(job.config))
+                wall = time.monotonic() - start
+            notes = {"notes": watch.notes} if watch.notes else {}
+            return Outcome(_figures(folder) | folder.read_summary() | notes | {"wall_seconds": wall})
+        except TrainingError as error:
+            return Outcome(_figures(folder) | {"failed": str(error), "wall_seconds": time.monotonic() - start})
+        except (UserError, DataError) as error:
+            return Outcome(lost=str(error))
+        except StoppedError:
+            raise
+        except Exception as error:
+            return Outcome(lost=f"{type(error).__name__}: {error}".splitlines()[0], trace=traceback.format_exc())
+        finally:
+            gc.collect()  # a captured graph and its memory go with the last run's cycles
+            if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+                torch.cuda.empty_cache()
+
+    def _source(self, config: Config) -> Source:
+        key = (config.data, config.data_path)
+        if key not in self._sources:
+            self._sources[key] = open_for_sweep(config)
+        return self._sources[key]
+
+
+def open_for_sweep(config: Config) -> Source:
+    """The data of a configuration, without a way to the test images."""
+    return open_data(config.data, Path(config.data_path) if config.data_path else None).training_only()
+
+
+def prune(path: Path) -> None:
+    """Keep what is small and says what was done: configuration, manifest, metrics, summary."""
+    folder = RunFolder(path)
+    for large in (folder.model, folder.objective, folder.subspaces, folder.evaluation):
+        large.unlink(missing_ok=True)
+    shutil.rmtree(folder.checkpoint.parent, ignore_errors=True)
+
+
+def _drop_if_begun_elsewhere(folder: RunFolder, config: Config) -> None:
+    """The same point begun on another device or from another place: half of each would be neither."""
+    try:
+        same = not folder.config.exists() or folder.read_config() == config
+    except UserError:  # of another version, or cut off while it was made
+        same = False
+    if not same or (folder.path.exists() and not folder.config.exists()):
+        shutil.rmtree(folder.path)
+
+
+def _figures(folder: RunFolder) -> dict[str, Any]:
+    """What the line takes from the run's folder beside its summary."""
+    manifest = json.loads(folder.manifest.read_text())
+    figures = {name: manifest[name] for name in ("device", "vmcr2", "torch", "git_commit")}
+    metrics = folder.read_metrics()
+    if metrics and "codes_trace" in metrics[-1]:
+        figures["codes_trace"] = metrics[-1]["codes_trace"]
+    return figures

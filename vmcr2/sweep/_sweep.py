@@ -1,0 +1,169 @@
+"""The sweep itself: which points are left, who makes them, and a line for each that ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from ..train import UserError
+from ..train._loop import choose_device
+from ._mps import multi_process_service
+from ._points import Point, changes
+from ._results import Record, Results, sole_user
+from ._runs import Job, Outcome, Runner, open_for_sweep, prune
+from ._workers import run_in_processes, threads_per_worker
+
+
+class SweepListener(Protocol):
+    """Who wants to see a sweep go on."""
+
+    def started(self, total: int, done: int, note: str | None) -> None:
+        """Before the first run: all points, those that have a line already, and a word on how the device is shared."""
+
+    def finished(self, done: int, total: int, record: Record, point: Point) -> None:
+        """After every line."""
+
+    def lost(self, point: Point, reason: str) -> None:
+        """A run that ended without a result."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What came out."""
+
+    out: Path
+    points: list[Point]
+    records: dict[str, Record]
+    """Lines by the points' identities, those of earlier sweeps in the folder too."""
+    lost: dict[str, str]
+    """Points without a line, by identity, and why."""
+
+    @property
+    def lines(self) -> list[Record]:
+        """The lines of this sweep's points, in the points' order."""
+        return [self.records[point.id] for point in self.points if point.id in self.records]
+
+
+def sweep(
+    points: Sequence[Point],
+    out: Path | str,
+    *,
+    parallel: int = 1,
+    keep_weights: bool = False,
+    listener: SweepListener | None = None,
+) -> Sweep:
+    """Make every point's run that has no line in ``out/results.jsonl`` yet, and write its line when it ends.
+
+    Args:
+        points: see :func:`grid`. All hold training images out: a sweep never reads the test set.
+        out: the sweep's folder; each run has its own in ``out/runs``. Points with a line there are not made again, and
+            a run that was stopped goes on from its checkpoint.
+        parallel: runs at a time, in processes of their own (a script then needs ``if __name__ == "__main__":``);
+            1 makes them one after another in this process.
+        keep_weights: keep weights, checkpoints and evaluation files; otherwise they go once the line is written.
+        listener: is told of every line.
+
+    A run that breaks (:class:`vmcr2.train.TrainingError`) is a result, with ``failed`` in its line. One that ends
+    without a result (its worker was killed, its settings do not fit the data) is in ``lost`` and has no line.
+    """
+    out = Path(out)
+    points = list({point.id: point for point in points}.values())
+    _check(points, parallel)
+    with sole_user(out):
+        results = Results(out)
+        records, lost = results.read(), dict[str, str]()
+        left = {_folder_of(point, out): point for point in points if point.id not in records}
+
+        def report(job: Job, outcome: Outcome) -> None:
+            point = left[job.folder]
+            if outcome.lost is not None:
+                lost[point.id] = outcome.lost
+                _keep_trace(out, point, outcome.trace)
+                if listener is not None:
+                    listener.lost(point, outcome.lost)
+                return
+            records[point.id] = results.append(_line(point, outcome, job.folder.relative_to(out)))
+            if not keep_weights:
+                prune(job.folder)
+            if listener is not None:
+                listener.finished(sum(p.id in records for p in points), len(points), records[point.id], point)
+
+        with _sharing(list(left.values()), parallel) as (note, threads):
+            if listener is not None:
+                listener.started(len(points), len(points) - len(left), note)
+            jobs = [Job(point.config, folder) for folder, point in left.items()]
+            if parallel == 1:
+                runner = Runner()
+                for job in jobs:
+                    report(job, runner(job))
+            else:
+                run_in_processes(jobs, parallel, threads, report)
+        return Sweep(out, points, records, lost)
+
+
+def _check(points: Sequence[Point], parallel: int) -> None:
+    """What can be known to go wrong before anything is written."""
+    if not points:
+        raise UserError("a sweep needs at least one point")
+    if parallel < 1:
+        raise UserError(f"--parallel must be at least 1, got {parallel}")
+    for point in points:
+        if point.config.holdout == 0:
+            raise UserError(
+                "holdout must be above 0 in a sweep: points are compared on held-out training images, never on the "
+                "test set (`vmcr2 train` with the chosen settings reads that, once)"
+            )
+        if not _on_cuda(point):
+            choose_device(point.config.device)
+    for config in {(p.config.data, p.config.data_path): p.config for p in points}.values():
+        open_for_sweep(config)
+
+
+@contextmanager
+def _sharing(points: Sequence[Point], parallel: int) -> Iterator[tuple[str | None, int | None]]:
+    """How several runs share the machine: (a word on it, threads per worker or None for torch's own)."""
+    if parallel == 1 or not points:
+        yield None, None
+    elif any(map(_on_cuda, points)):
+        with multi_process_service() as note:
+            yield f"{parallel} runs at a time, {note}", None
+    else:
+        threads = threads_per_worker(parallel)
+        each = f", {threads} thread{'s' if threads > 1 else ''} each" if threads is not None else ""
+        yield f"{parallel} runs at a time{each}", threads
+
+
+def _on_cuda(point: Point) -> bool:
+    """Asked of the driver's library, not of CUDA: the parent of workers must not be on the GPU before MPS is."""
+    return point.config.device in ("auto", "cuda") and torch.cuda.device_count() > 0
+
+
+def _folder_of(point: Point, out: Path) -> Path:
+    """The point's run folder: the one it was begun in, whatever the axes were called then, or a new one."""
+    begun = sorted((out / "runs").glob(f"*-{point.id[:8]}"))
+    return begun[0] if begun else out / "runs" / point.folder_name
+
+
+def _line(point: Point, outcome: Outcome, folder: Path) -> Record:
+    return {
+        "id": point.id,
+        "recipe": point.config.recipe,
+        "point": dict(point.settings),
+        "seed": point.config.seed,
+        "changes": changes(point.config),
+        **outcome.figures,
+        "folder": str(folder),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _keep_trace(out: Path, point: Point, trace: str | None) -> None:
+    if trace is not None:
+        (out / "errors").mkdir(exist_ok=True)
+        (out / "errors" / f"{point.folder_name}.txt").write_text(trace)

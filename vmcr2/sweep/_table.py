@@ -1,0 +1,80 @@
+"""The table at the end: settings in the order of their hold-out accuracy, averaged over seeds."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ._points import Point, shown
+from ._results import Record
+
+_FIGURES = {
+    "holdout_accuracy": ("hold-out", ".4f"),
+    "holdout_class_mean_accuracy": ("class mean", ".4f"),
+    "head_accuracy": ("head", ".4f"),
+    "train_delta_r": ("ΔR (train)", ".1f"),
+    "batch_delta_r": ("ΔR (batch)", ".1f"),
+    "train_accuracy": ("train", ".4f"),
+    "seconds": ("seconds", ".1f"),
+}
+
+
+class Row(NamedTuple):
+    """Points that differ in their seed alone."""
+
+    settings: dict[str, Any]
+    seeds: list[int]
+    means: dict[str, float]
+    """Over the seeds that ended well; empty where none did."""
+    deviations: dict[str, float]
+    """Of a sample; empty for one seed."""
+    failed: list[str]
+
+
+def rank(points: Sequence[Point], records: dict[str, Record]) -> list[Row]:
+    """Best mean hold-out accuracy first, what failed with every seed last; points without a line are left out."""
+    groups: dict[str, list[Point]] = {}
+    for point in points:
+        if point.id in records:
+            groups.setdefault(point.group, []).append(point)
+    rows = [_row(members, [records[point.id] for point in members]) for members in groups.values()]
+    return sorted(rows, key=lambda row: -row.means.get("holdout_accuracy", float("-inf")))
+
+
+def _row(points: list[Point], records: list[Record]) -> Row:
+    good = [record for record in records if "failed" not in record]
+    columns = {name: [record[name] for record in good if name in record] for name in _FIGURES}
+    return Row(
+        dict(points[0].settings),
+        [record["seed"] for record in records],
+        {name: statistics.fmean(values) for name, values in columns.items() if values},
+        {name: statistics.stdev(values) for name, values in columns.items() if len(values) > 1},
+        [record["failed"] for record in records if "failed" in record],
+    )
+
+
+def table(rows: Sequence[Row]) -> str:
+    """As Markdown."""
+    axes = list(dict.fromkeys(name for row in rows for name in row.settings))
+    figures = {name: how for name, how in _FIGURES.items() if any(name in row.means for row in rows)}
+    headings = [*axes, "seeds", *(heading for heading, _ in figures.values()), "remark"]
+    if not any(row.failed for row in rows):
+        headings.pop()
+    lines = ["| " + " | ".join(headings) + " |", "|---" * len(headings) + "|"]
+    for row in rows:
+        cells = [shown(row.settings[name]) if name in row.settings else "" for name in axes]
+        cells.append(",".join(map(str, row.seeds)))
+        cells += [_figure(row, name, precision) for name, (_, precision) in figures.items()]
+        if "remark" in headings:
+            cells.append(f"failed {len(row.failed)} of {len(row.seeds)}: {row.failed[0]}" if row.failed else "")
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _figure(row: Row, name: str, precision: str) -> str:
+    if name not in row.means:
+        return "–"
+    mean = f"{row.means[name]:{precision}}"
+    spread = name != "seconds" and name in row.deviations
+    return f"{mean} ± {row.deviations[name]:{precision}}" if spread else mean

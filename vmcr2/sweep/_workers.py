@@ -1,0 +1,155 @@
+"""Several runs at a time: worker processes that keep their data, handed one job after another by their parent."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from typing import Any
+
+import torch
+
+from ._runs import Job, Outcome, Runner, StoppedError
+
+Report = Callable[[Job, Outcome], None]
+
+_GRACE_SECONDS = 10.0
+
+
+def run_in_processes(jobs: Sequence[Job], processes: int, threads: int | None, report: Report) -> None:
+    """Make all jobs, ``processes`` at a time, and report each outcome as it comes, in the caller's process.
+
+    A worker that dies takes its job with it, which is reported as lost; another takes its place. Whatever ends this
+    early (Ctrl-C, an error in ``report``) stops the workers; outcomes that are there by then are reported.
+    """
+    waiting = deque(jobs)
+    workers: list[_Worker] = []
+    try:
+        for _ in range(min(processes, len(waiting))):
+            workers.append(_Worker.start(waiting.popleft(), threads))
+        while workers:
+            ready = wait([end for worker in workers for end in (worker.connection, worker.process.sentinel)])
+            for worker in [w for w in workers if w.connection in ready or w.process.sentinel in ready]:
+                outcome = worker.outcome()
+                report(worker.job, outcome)
+                # after an error that nobody expected a process is not trusted any more: CUDA's are for its whole life
+                if waiting and outcome.trace is None and worker.alive:
+                    worker.hand(waiting.popleft())
+                    continue
+                worker.stop()
+                workers.remove(worker)
+                if waiting:
+                    workers.append(_Worker.start(waiting.popleft(), threads))
+    finally:
+        for worker in workers:
+            worker.ask_to_stop()
+        deadline = time.monotonic() + _GRACE_SECONDS
+        for worker in workers:
+            worker.stop(max(0.0, deadline - time.monotonic()))
+        for worker in workers:
+            if (late := worker.finished_meanwhile()) is not None:
+                report(worker.job, late)
+
+
+def threads_per_worker(processes: int) -> int | None:
+    """An even share of the cores on a CPU; None where the user has set OMP_NUM_THREADS, which torch obeys itself."""
+    if "OMP_NUM_THREADS" in os.environ:
+        return None
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // processes)
+
+
+@dataclass
+class _Worker:
+    """A process, the parent's end of its pipe, and the job it has."""
+
+    process: SpawnProcess
+    connection: Connection[Any, Any]
+    job: Job
+
+    @classmethod
+    def start(cls, job: Job, threads: int | None) -> _Worker:
+        context = multiprocessing.get_context("spawn")  # a forked process could not use CUDA
+        here, there = context.Pipe()
+        process = context.Process(target=_work, args=(there, threads), daemon=True)
+        with _interrupts_ignored():
+            process.start()
+        there.close()  # so that the worker's end closes with the worker
+        worker = cls(process, here, job)
+        worker.hand(job)
+        return worker
+
+    @property
+    def alive(self) -> bool:
+        return self.process.is_alive()
+
+    def hand(self, job: Job) -> None:
+        self.job = job
+        with suppress(OSError):  # a worker that died in between is found by its sentinel
+            self.connection.send(job)
+
+    def outcome(self) -> Outcome:
+        """What the worker sent, or how it ended without."""
+        received = self._receive()
+        if received is not None:
+            return received
+        self.process.join()
+        code = self.process.exitcode or 0
+        return Outcome(lost=f"worker ended ({f'signal {-code}' if code < 0 else f'exit code {code}'})")
+
+    def finished_meanwhile(self) -> Outcome | None:
+        """An outcome that came while the sweep was being stopped."""
+        return self._receive()
+
+    def _receive(self) -> Outcome | None:
+        try:
+            return self.connection.recv() if self.connection.poll() else None
+        except (EOFError, OSError):
+            return None
+
+    def ask_to_stop(self) -> None:
+        with suppress(OSError):
+            self.connection.send(None)
+
+    def stop(self, grace: float = _GRACE_SECONDS) -> None:
+        """First by asking: under MPS a process killed in the midst of its kernels can take others with it."""
+        self.ask_to_stop()
+        self.process.join(grace)
+        for end in (self.process.terminate, self.process.kill):
+            if self.process.is_alive():
+                end()
+                self.process.join(_GRACE_SECONDS)
+
+
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """For the start of a process, which inherits it: Ctrl-C reaches the whole group, and is the parent's to answer."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _work(connection: Connection[Any, Any], threads: int | None) -> None:
+    """A worker's life: a job, its outcome, the next.
+
+    Anything on the pipe during a run is the word to stop, and so is its end: the parent has died.
+    """
+    if threads is not None:
+        torch.set_num_threads(threads)
+    runner = Runner()
+    with suppress(EOFError, OSError, StoppedError):
+        while (job := connection.recv()) is not None:
+            connection.send(runner(job, connection.poll))
