@@ -1,4 +1,8 @@
-"""Seconds per epoch of every objective with the paper's network, by the trainer's own engine, on random images."""
+"""Seconds per epoch of every objective with the paper's network, by the trainer's own engine, on random images.
+
+An epoch is the trainer's: order, augmentation, steps, the check that all is finite; without latching, which falls due
+every 50 epochs, and without the metrics that are made now and then.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,8 @@ from ..data import DATASETS, Source, Split
 from ..data._split import Part, Reader
 from ..train import Config, recipe
 from ..train._engine import Engine
-from ..train._loop import Trainer, choose_device
+from ..train._loop import Trainer
+from ._measure import caption, environment, sentence
 
 DATA = ("mnist", "cifar10", "cifar100", "tiny-imagenet")
 
@@ -31,6 +36,10 @@ CONTENDERS = (
     Contender("V-MCR², Eq. 7", "vmcr2", {"batch_expansion": 0.0}),
     Contender("V-MCR² with R(z)", "vmcr2", {"batch_expansion": 0.1}),
 )
+
+
+COMPILED = {"mnist": (False, True)}
+"""Where a compiled network is measured too: elsewhere it was slower than the fused kernels (benchmarks/README.md)."""
 
 
 class _RandomImages(Reader):
@@ -89,9 +98,9 @@ def measure(
         "fastest": min(timed),
         "slowest": max(timed),
         "epochs": len(timed),
-        "steps_per_epoch": trainer.steps_per_epoch,
+        "images": trainer.steps_per_epoch * trainer.batch_size,
         "milliseconds_per_step": 1e3 * statistics.median(timed) / trainer.steps_per_epoch,
-        "seconds_to_first_replay": ready,
+        "seconds_to_first_step": ready,
         "captured": engine.captured,
         "notes": said,
         "peak_mib": torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else None,
@@ -103,44 +112,62 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def measure_all(
-    data: tuple[str, ...] = DATA,
+def run(
+    device: torch.device,
     *,
-    device: str = "auto",
-    compiled: tuple[bool, ...] = (False, True),
+    data: tuple[str, ...] = DATA,
     images: int | None = None,
     epochs: int = 5,
-) -> list[dict[str, Any]]:
-    """Every objective on every data set; on a CPU with a few batches of images unless said, and never compiled."""
-    chosen = choose_device(device)
+    compiled: dict[str, tuple[bool, ...]] | None = None,
+) -> dict[str, Any]:
+    """Everything that `vmcr2 bench epoch` measures; on a CPU with two batches of images unless said."""
+    compiled = COMPILED if compiled is None else compiled
     results = []
     for name in data:
-        for with_compile in compiled if chosen.type == "cuda" else (False,):
+        for with_compile in compiled.get(name, (False,)) if device.type == "cuda" else (False,):
             for title, objective, changes in CONTENDERS:
                 config = recipe(name, objective=objective, compile="yes" if with_compile else "no", latch_every=10**6)
-                config = config.replace(device=chosen.type, epochs=10**6, **changes)
-                count = images or (None if chosen.type == "cuda" else 2 * config.batch_size)
-                row = measure(config, source_of(name, count), epochs=epochs, device=chosen)
-                results.append({"data": name, "contender": title, "compiled": with_compile} | row)
-    return results
+                config = config.replace(device=device.type, epochs=10**6, **changes)
+                count = images or (None if device.type == "cuda" else 2 * config.batch_size)
+                row: dict[str, Any] = {"data": name, "contender": title, "compiled": with_compile}
+                try:
+                    row |= measure(config, source_of(name, count), epochs=epochs, device=device)
+                except RuntimeError as error:  # out of memory: the others go on
+                    row["failed"] = sentence(error)
+                results.append(row)
+    return {"benchmark": "epoch", "environment": environment(device), "results": results}
 
 
-def table(results: list[dict[str, Any]]) -> str:
+def table(record: dict[str, Any]) -> str:
     """The figures as Markdown, with each objective's ratio to cross-entropy beside it."""
-    lines = [
-        "| data | objective | s per epoch (min–max) | / CE | ms per step | to first replay, s | peak MiB |",
-        "|---|---|---|---|---|---|---|",
+    headings = [
+        "data",
+        "objective",
+        "images",
+        "s per epoch (min–max)",
+        "/ CE",
+        "ms per step",
+        "to first step, s",
+        "peak MiB",
     ]
+    lines = [caption(record["environment"]) + ".", "", "| " + " | ".join(headings) + " |", "|---" * len(headings) + "|"]
     reference: dict[tuple[str, bool], float] = {}
-    for row in results:
-        key = row["data"], row["compiled"]
-        seconds = row["seconds_per_epoch"]
-        reference.setdefault(key, seconds)
+    for row in record["results"]:
         data = row["data"] + (", compiled" if row["compiled"] else "")
-        spread = f"{seconds:.4f} ({row['fastest']:.4f}–{row['slowest']:.4f})"
-        peak = "" if row["peak_mib"] is None else f"{row['peak_mib']:.0f}"
-        lines.append(
-            f"| {data} | {row['contender']} | {spread} | {seconds / reference[key]:.2f} "
-            f"| {row['milliseconds_per_step']:.3f} | {row['seconds_to_first_replay']:.1f} | {peak} |"
-        )
+        if "failed" in row:
+            lines.append(f"| {data} | {row['contender']} | – | {row['failed']} | – | – | – | – |")
+            continue
+        seconds = row["seconds_per_epoch"]
+        base = reference.setdefault((row["data"], row["compiled"]), seconds)
+        cells = [
+            data,
+            row["contender"],
+            f"{row['images']:,}",
+            f"{seconds:.4f} ({row['fastest']:.4f}–{row['slowest']:.4f})",
+            f"{seconds / base:.2f}",
+            f"{row['milliseconds_per_step']:.2f}",
+            f"{row['seconds_to_first_step']:.1f}",
+            "–" if row["peak_mib"] is None else f"{row['peak_mib']:.0f}",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)

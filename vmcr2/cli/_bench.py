@@ -1,4 +1,4 @@
-"""`vmcr2 bench objectives | latch`."""
+"""`vmcr2 bench objectives | epoch | latch`."""
 
 from __future__ import annotations
 
@@ -33,6 +33,32 @@ def objectives(json_: Json = None, device: Device = "auto", threads: Threads = N
 
     chosen = _prepared(json_, device, threads)
     _show(bench.table, bench.run(chosen), json_)
+
+
+@bench_app.command()
+def epoch(
+    json_: Json = None,
+    device: Device = "auto",
+    threads: Threads = None,
+    data: Annotated[list[str] | None, typer.Option(help="A data set; all four by default. May be repeated.")] = None,
+    images: Annotated[int | None, typer.Option(help="Fewer than the data set has; two batches on a CPU.")] = None,
+) -> None:
+    """Time epochs of every objective with the paper's network, on random images of a data set's size.
+
+    \b
+    vmcr2 bench epoch --json benchmarks/results/epoch-h200.json
+    vmcr2 bench epoch --data cifar100
+    """
+    from ..bench import epoch as bench
+
+    chosen = _prepared(json_, device, threads)
+    names = tuple(data) if data else bench.DATA
+    for name in names:
+        if name not in bench.DATA:
+            raise UserError(f"--data takes {', '.join(bench.DATA)}, got {name!r}")
+    if images is not None and images < 1:
+        raise UserError(f"--images must be at least 1, got {images}")
+    _show(bench.table, bench.run(chosen, data=names, images=images), json_)
 
 
 @bench_app.command()
