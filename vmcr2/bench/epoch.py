@@ -38,7 +38,7 @@ CONTENDERS = (
 )
 
 
-COMPILED = {"mnist": (False, True)}
+COMPILED: dict[str, tuple[bool, ...]] = {"mnist": (False, True)}
 """Where a compiled network is measured too: elsewhere it was slower than the fused kernels (benchmarks/README.md)."""
 
 
@@ -118,13 +118,11 @@ def run(
     data: tuple[str, ...] = DATA,
     images: int | None = None,
     epochs: int = 5,
-    compiled: dict[str, tuple[bool, ...]] | None = None,
 ) -> dict[str, Any]:
     """Everything that `vmcr2 bench epoch` measures; on a CPU with two batches of images unless said."""
-    compiled = COMPILED if compiled is None else compiled
     results = []
     for name in data:
-        for with_compile in compiled.get(name, (False,)) if device.type == "cuda" else (False,):
+        for with_compile in COMPILED.get(name, (False,)) if device.type == "cuda" else (False,):
             for title, objective, changes in CONTENDERS:
                 config = recipe(name, objective=objective, compile="yes" if with_compile else "no", latch_every=10**6)
                 config = config.replace(device=device.type, epochs=10**6, **changes)
