@@ -28,7 +28,10 @@ class ClassGroup(NamedTuple):
 
     def gather(self, z: Tensor, scale: Tensor | None = None) -> Tensor:
         """The group's samples, each times its class's ``scale``: (classes, size, d), with zero rows as padding."""
-        members = torch.cat([z, z.new_zeros(1, z.shape[1])])[self.rows]
+        if z.is_cuda:  # one pass over a copy with a zero row is faster there, masking on a CPU
+            members = torch.cat([z, z.new_zeros(1, z.shape[1])])[self.rows]
+        else:
+            members = z[self.rows.clamp_max(len(z) - 1)].mul_((self.rows < len(z)).unsqueeze(2))
         return members if scale is None else members.mul_(scale[self.classes, None, None])
 
     def add_to(self, total: Tensor, values: Tensor) -> None:

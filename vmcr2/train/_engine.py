@@ -73,11 +73,13 @@ class Engine:
 
     def _capture(self) -> None:
         graph = torch.cuda.CUDAGraph()
+        before = torch.cuda.current_stream(self.step.device)
         try:
             torch.cuda.synchronize(self.step.device)
             with torch.cuda.graph(graph):
                 self.step()
         except RuntimeError as error:
+            torch.cuda.set_stream(before)  # a capture that breaks may leave its own stream behind
             if self.step.config.engine == "captured":
                 raise UserError(f"the step cannot be captured in a CUDA graph: {_first_line(error)}") from error
             self.captures = False
