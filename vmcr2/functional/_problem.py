@@ -14,6 +14,7 @@ from ._classes import Classes, SoftClasses
 from ._inputs import check_features, check_positive, read_classes
 from ._linalg import Guard, attach_gradient, wants_gradient, working_dtype
 from ._pairs import Pairs, same_class_pairs
+from ._streams import Aside
 
 Scalar = float | Tensor
 
@@ -28,11 +29,12 @@ class OwnTerms(NamedTuple):
 def own_terms(
     dictionary: Tensor, codes: Tensor, proportions: Tensor, c: float, num_samples: int, guard: Guard
 ) -> OwnTerms:
-    """R^v with its gradients, and the dictionary's part of the mismatch."""
-    return OwnTerms(
-        rate.expansion_with_gradients(dictionary, codes, proportions, c, guard),
-        _mismatch.atom_terms(dictionary, codes, proportions, num_samples),
-    )
+    """R^v with its gradients, and beside it the dictionary's part of the mismatch."""
+    with Aside(dictionary, lane=3) as side:
+        atoms = _mismatch.atom_terms(dictionary, codes, proportions, num_samples)
+    rates = rate.expansion_with_gradients(dictionary, codes, proportions, c, guard)
+    side.join()
+    return OwnTerms(rates, atoms)
 
 
 @dataclass(frozen=True)
