@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -127,3 +128,17 @@ def test_a_sweep_starts_it_for_several_runs_on_a_gpu(
     if parallel == 1:
         sweep(points, control / "s", parallel=2, listener=again)
         assert again.note is None
+
+
+def test_its_sockets_can_be_named_whatever_the_temporary_folder(
+    control: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    deep = tmp_path / ("a" * 60) / ("b" * 60)
+    deep.mkdir(parents=True)
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    with multi_process_service() as said:
+        assert said == "sharing the GPU by MPS"
+        pipe = os.environ["CUDA_MPS_PIPE_DIRECTORY"]
+        assert len(f"{pipe}/control_privileged") < 100
+        assert not pipe.startswith(str(deep))
+    assert not Path(pipe).exists()

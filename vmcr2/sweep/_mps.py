@@ -26,7 +26,7 @@ def multi_process_service() -> Iterator[str]:
     if _control("get_server_list") == 0:
         yield "sharing the GPU by the MPS daemon that runs already"
         return
-    folder = Path(tempfile.mkdtemp(prefix="vmcr2-mps-"))
+    folder = Path(tempfile.mkdtemp(prefix="vmcr2-mps-", dir=_short_place()))
     named = {"CUDA_MPS_PIPE_DIRECTORY": str(folder / "pipe"), "CUDA_MPS_LOG_DIRECTORY": str(folder / "log")}
     before = {name: os.environ.get(name) for name in named}
     for place in named.values():
@@ -46,6 +46,12 @@ def multi_process_service() -> Iterator[str]:
         for name, value in before.items():
             _restore(name, value)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _short_place() -> str:
+    """Where temporary files go, unless that is so long that a socket in it could not be named (108 bytes on Linux)."""
+    place = tempfile.gettempdir()
+    return place if len(os.fsencode(place)) <= 60 else "/tmp"
 
 
 def _control(command: str | None) -> int:
