@@ -1,8 +1,9 @@
-"""The picture in README and docs/report.md, from three runs of digits that are made here (under a minute).
+"""The pictures in README and docs/report.md; needs chromium and chromedriver, as the browser tests do.
 
-    .venv/bin/python docs/images/make.py          needs chromium and chromedriver, as the browser tests do
+    .venv/bin/python docs/images/make.py                            three runs of digits, made here (under a minute)
+    .venv/bin/python docs/images/make.py RUN/report.html cifar100   a report that is there
 
-On a page of three runs it takes the chart of ΔR and the heat maps, and puts them under each other.
+It takes the chart of ΔR and the heat maps of the page, and puts them under each other.
 """
 
 from __future__ import annotations
@@ -39,16 +40,11 @@ def shot(browser: Browser, selector: str) -> Image.Image:
     return Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB")
 
 
-def main() -> None:
-    """Train, report, photograph."""
-    with tempfile.TemporaryDirectory() as folder:
-        runs = [
-            fit(recipe("digits", objective=name), out=Path(folder) / name).folder for name in ("vmcr2", "mcr2", "ce")
-        ]
-        page = write_report([read_run(run) for run in runs], Path(folder) / "report.html")
-        with open_browser() as browser:
-            browser.open(page, width=WIDTH)
-            parts = [shot(browser, selector) for selector in PARTS]
+def photograph(page: Path, name: str) -> None:
+    """The parts of a page under each other, as a small PNG."""
+    with open_browser() as browser:
+        browser.open(page, width=WIDTH)
+        parts = [shot(browser, selector) for selector in PARTS]
     whole = Image.new(
         "RGB", (max(part.width for part in parts), sum(part.height for part in parts)), parts[0].getpixel((0, 0))
     )
@@ -57,8 +53,22 @@ def main() -> None:
         whole.paste(part, (0, top))
         top += part.height
     # so that the lines keep their own colours, which the default quantisation mixes
-    whole.quantize(128, method=Image.Quantize.MAXCOVERAGE).save(HERE / "report-digits.png", optimize=True)
+    whole.quantize(128, method=Image.Quantize.MAXCOVERAGE).save(HERE / f"report-{name}.png", optimize=True)
+
+
+def main(arguments: list[str]) -> None:
+    """Photograph a report that is there, or train on digits, report, photograph."""
+    if arguments:
+        page, name = arguments
+        photograph(Path(page).resolve(), name)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        runs = [
+            fit(recipe("digits", objective=name), out=Path(folder) / name).folder for name in ("vmcr2", "mcr2", "ce")
+        ]
+        page = write_report([read_run(run) for run in runs], Path(folder) / "report.html")
+        photograph(page, "digits")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -1,6 +1,6 @@
 """``augment_crop`` as one Triton kernel: decisions, crop, mirror and scaling in one pass, the same to the last bit.
 
-torch needs some sixty small kernels for the hash alone, 0.2 ms a batch on an H200; this takes a twentieth.
+torch needs some sixty small kernels, most of them for the hash: 0.2 ms for 2000 images on an H200.
 """
 
 # mypy: ignore-errors

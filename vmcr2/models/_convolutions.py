@@ -36,7 +36,7 @@ def convolve_stem(conv: nn.Conv2d, x: Tensor) -> Tensor:
     """ImageNet's stem, 7×7 with stride 2 and padding 3: on a GPU as 4×4 with stride 1 over 2×2 blocks of pixels.
 
     Three channels leave tensor cores idle. Four times as many, filled up to a multiple of 8 with zeros, do not: 0.41 ms
-    become 0.1 for 2000 images on an H200 (benchmarks/README.md). Output i meets pixels 2i − 3 … 2i + 3; with a zero tap
+    become 0.24 for 2000 images on an H200, forward and backward. Output i meets pixels 2i − 3 … 2i + 3; with a zero tap
     before them that is 2i − 4 … 2i + 3, the blocks i − 2 … i + 1.
     """
     if not x.is_cuda or x.shape[2] % 2 or x.shape[3] % 2:

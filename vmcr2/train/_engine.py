@@ -21,7 +21,7 @@ WARM_UP = 3
 # Images that a run must see for a compiled network to win its compile time back (benchmarks/README.md). For the ResNets
 # it does not pay: their own fused kernels are as fast. An MLP is all matrix products: nothing to gain.
 _COMPILE_FROM = {"mnist-cnn": 10_000_000}
-# … and for cuDNN's search: 6 s for a ResNet, which then is 3 % faster; MNIST's few convolutions gain more, at once.
+# … and for cuDNN's search: 6 s for a ResNet, which then gains little; MNIST's few convolutions gain more, at once.
 _SEARCH_FROM = {"mnist-cnn": 0}
 _SEARCH_FROM_ELSE = 50_000_000
 

@@ -119,18 +119,39 @@ function stroke(path, style, width = 1.8) {
   if (DASHES[style % STYLES]) path.setAttribute("stroke-dasharray", DASHES[style % STYLES]);
 }
 
-// labels of levels, pushed apart where they would touch
-function levels(plot, lines) {
+// labels of levels, above or below their lines and along them where least is drawn, and not over each other
+function levels(plot, lines, drawn) {
   const { root, sy, edge } = plot;
   const placed = lines.map((line) => ({ ...line, at: sy(line.y) })).sort((a, b) => a.at - b.at);
   let free = edge.top + 2;
   for (const line of placed) {
     svg("line", { class: "level", x1: edge.left, x2: edge.right, y1: line.at, y2: line.at }, root);
-    const at = Math.max(line.at - 5, free);
-    svg("text", { class: "level-label", x: edge.right - 2, y: at, "text-anchor": "end" }, root).textContent =
-      line.label.replaceAll("R_c", "Rc");
-    free = at + 14;
+    const text = line.label.replaceAll("R_c", "Rc");
+    const width = 7 * text.length;
+    const covered = (end, at) =>
+      drawn.filter(([x, y]) => x > end - width - 4 && x < end + 6 && y > at - 13 && y < at + 4).length;
+    let best = null;
+    for (const shift of [-5, 13]) {
+      const at = Math.max(line.at + shift, free);
+      for (let end = edge.right - 2; end - width > edge.left || end > edge.right - 3; end -= 20) {
+        const cost = covered(end, at);
+        if (best === null || cost < best.cost) best = { cost, end, at };
+      }
+    }
+    svg("text", { class: "level-label", x: best.end, y: best.at, "text-anchor": "end" }, root).textContent = text;
+    free = best.at + 14;
   }
+}
+
+// points along a polyline, a few pixels apart
+function along(points) {
+  const found = [points[0]];
+  for (let i = 1; i < points.length; i++) {
+    const [ax, ay] = points[i - 1], [bx, by] = points[i];
+    const parts = Math.max(1, Math.ceil(Math.hypot(bx - ax, by - ay) / 4));
+    for (let n = 1; n <= parts; n++) found.push([ax + ((bx - ax) * n) / parts, ay + ((by - ay) * n) / parts]);
+  }
+  return found;
 }
 
 function tip(box, plot, find) {
@@ -192,8 +213,10 @@ function drawLines(box, figure, view) {
     x, y, xLog: view.log, yLog: figure.log, height: wide ? 340 : 250,
     xLabel: key === "e" ? "epoch" : "seconds of training",
   });
+  const drawn = [];
   for (const curve of curves) {
     const points = curve.xs.map((v, i) => [plot.sx(v), plot.sy(curve.ys[i])]);
+    drawn.push(...along(points));
     const path = svg("path", { d: `M${points.map((p) => p.map((n) => n.toFixed(1)).join(",")).join("L")}` }, plot.root);
     stroke(path, curve.style, curve.points ? 1 : 1.8);
     const every = Math.ceil(points.length / 40);
@@ -202,7 +225,7 @@ function drawLines(box, figure, view) {
     if (points.length === 1 && curves.length < 4)
       svg("text", { class: "level-label", x: points[0][0] - 9, y: points[0][1] + 4, "text-anchor": "end" }, plot.root).textContent = plain(curve.ys[0]);
   }
-  levels(plot, figure.lines);
+  levels(plot, figure.lines, drawn);
   box.append(plot.root);
   const all = curves.flatMap((c) => c.xs.map((v, i) => ({ x: v, e: c.es[i] })));
   tip(box, plot, (at) => {
