@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+import warnings
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -138,7 +139,7 @@ class Trainer:
         if listener is not None:
             listener.started(config, folder.path, position.epoch)
         remaining = (config.epochs - position.epoch) * self.steps_per_epoch * self.batch_size
-        engine = Engine(self.step, remaining, listener.note if listener is not None else lambda text: None)
+        engine = Engine(self.step, remaining, listener.note if listener is not None else warnings.warn)
         saved = time.monotonic()
         for epoch in range(position.epoch, config.epochs):
             start = time.perf_counter()
