@@ -47,15 +47,21 @@ class PlainDisplay:
         self.epochs = config.epochs
         self.every = max(1, config.epochs // _PLAIN_LINES)
         self.shown = first_epoch
+        self.latest = (0, 0.0)
         typer.echo(f"{_title(config)} -> {folder}" + (f", resumed after epoch {first_epoch}" if first_epoch else ""))
 
     def epoch(self, record: dict[str, Any]) -> None:
         """A line now and then."""
         epoch = record["epoch"]
         if epoch == 1 or epoch // self.every > self.shown // self.every or epoch == self.epochs:
+            # by the pace since the last line: the first epoch has the start-up in it, and tells nothing
+            since, spent = self.latest
+            left = ""
+            if epoch > max(since, 1) and (since > 0 or epoch == self.epochs):
+                left = f"  {(record['seconds'] - spent) / (epoch - since) * (self.epochs - epoch):.0f} s left"
             self.shown = epoch
-            left = record["seconds"] / epoch * (self.epochs - epoch)
-            typer.echo(f"epoch {epoch}/{self.epochs}  {describe(record)}  {left:.0f} s left")
+            self.latest = epoch, record["seconds"]
+            typer.echo(f"epoch {epoch}/{self.epochs}  {describe(record)}{left}")
 
     def note(self, text: str) -> None:
         """On a line of its own."""
