@@ -152,3 +152,10 @@ def test_copies_of_weights_in_bfloat16_are_what_autocast_makes() -> None:
     with torch.no_grad():
         ours.head[3].weight.add_(1.0)  # type: ignore[union-attr, index, operator]
     assert not torch.equal(half(images), before), "copies are made anew at every call"
+
+
+def test_metrics_are_made_before_latching(tmp_path: Path) -> None:
+    """Right after latching M is a hundredth of what it is between: the curve would have dips that nothing in it made."""
+    run = fit(recipe("digits", epochs=60, latch_every=20, log_every=10, device="cpu"), out=tmp_path / "run")
+    gaps = {line["epoch"]: line["mismatch"] for line in RunFolder(run.folder).read_metrics()}
+    assert min(gaps[20], gaps[40]) > 0.3 * gaps[30]

@@ -150,13 +150,17 @@ class Trainer:
                 folder.append(record)
                 if listener is not None:
                     listener.epoch(record)
+            if self.latches_after(epoch):  # behind the metrics, which are of the dictionary that the steps have made
+                start = time.perf_counter()
+                self.latch()
+                position = position._replace(seconds=position.seconds + time.perf_counter() - start)
             if time.monotonic() - saved >= config.checkpoint_seconds or position.epoch == config.epochs:
                 save_checkpoint(folder.checkpoint, self.step, position)
                 saved = time.monotonic()
         return self.finish(folder, position)
 
     def train_epoch(self, epoch: int, engine: Engine) -> None:
-        """One pass over the training set in whole batches, and the latching that falls due.
+        """One pass over the training set in whole batches.
 
         Ends with the only synchronisation of the epoch: whether anything in it was not finite.
         """
@@ -173,8 +177,6 @@ class Trainer:
             engine()
             if config.latch_unit == "steps" and (done + 1) % config.latch_every == 0:
                 self.latch()
-        if config.latch_unit == "epochs" and (epoch + 1) % config.latch_every == 0 and epoch + 1 < config.epochs:
-            self.latch()
         self.order(epoch + 1)  # while the device is still busy
         if step.broken:
             raise TrainingError(
@@ -187,6 +189,11 @@ class Trainer:
         if self._order[0] != epoch:
             self._order = epoch, epoch_order(len(self.train_split.labels), self.config.seed, epoch).to(self.device)
         return self._order[1]
+
+    def latches_after(self, epoch: int) -> bool:
+        """Whether latching falls due after an epoch, counted from 0; not after the last."""
+        every = self.config.latch_every
+        return self.config.latch_unit == "epochs" and (epoch + 1) % every == 0 and epoch + 1 < self.config.epochs
 
     def latch(self) -> None:
         """Algorithm 2 on the whole training set, un-augmented."""
