@@ -17,7 +17,7 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor, nn
 
 from ._calibration import Array
-from ._training import EPOCHS, LR, OBJECTIVES, WEIGHT_DECAY, Featurizer, Settings, Trainer, build_network, seeded
+from ._training import LR, MOST_EPOCHS, OBJECTIVES, WEIGHT_DECAY, Featurizer, Settings, Trainer, build_network, seeded
 
 _CHUNK = 4096
 
@@ -27,16 +27,17 @@ class RateReductionBase(BaseEstimator):  # type: ignore[misc]
 
     featurizer_: Featurizer
 
-    def _settings(self, num_classes: int, dim: int | None) -> Settings:
+    def _settings(self, num_classes: int, dim: int | None, samples: int) -> Settings:
         """The arguments with every None replaced, and checked."""
         if self.objective not in OBJECTIVES:
             raise ValueError(f"objective must be one of {', '.join(OBJECTIVES)}, got {self.objective!r}")
         dim = default_dim(num_classes) if dim is None else dim
+        batch = self.batch_size if isinstance(self.batch_size, Integral) and self.batch_size > 0 else 1
         settings = Settings(
             objective=self.objective,
             num_classes=num_classes,
             dim=dim,
-            epochs=EPOCHS[self.objective] if self.epochs is None else self.epochs,
+            epochs=default_epochs(self.objective, samples, batch) if self.epochs is None else self.epochs,
             batch_size=self.batch_size,
             lr=LR[self.objective] if self.lr is None else self.lr,
             weight_decay=WEIGHT_DECAY[self.objective] if self.weight_decay is None else self.weight_decay,
@@ -106,8 +107,14 @@ class RateReductionBase(BaseEstimator):  # type: ignore[misc]
 
 
 def default_dim(num_classes: int) -> int:
-    """128 as in the paper for 10 classes, and 5 per class (500 for 100 classes) beyond."""
-    return max(128, 5 * num_classes)
+    """13 per class up to the paper's 128 (10 classes), and at least its 5 per class (500 for 100 classes)."""
+    return max(5 * num_classes, min(128, 13 * num_classes))
+
+
+def default_epochs(objective: str, samples: int, batch_size: int) -> int:
+    """About 300 steps: at most 200 epochs (100 of the objectives that need fewer), at least 30."""
+    steps = math.ceil(samples / batch_size)
+    return max(30, min(MOST_EPOCHS[objective], 300 // steps))
 
 
 @contextlib.contextmanager

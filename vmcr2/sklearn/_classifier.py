@@ -27,10 +27,10 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
         objective: "vmcr2" (variational, the default), "mcr2" (exact) or "ce" (cross-entropy, as a yardstick; it
             predicts by its linear head).
         n_components: dimensions of every class's subspace; ⌊dim/k⌋ by default.
-        dim: the number of features d; max(128, 5·k) by default.
+        dim: the number of features d; by default 13 per class up to 128, at least 5 per class.
         hidden: widths of the default network's layers (Linear, BatchNorm, ReLU).
         network: another network: a ``torch.nn.Module`` (copied, not changed) or a function (in_features, dim) -> one.
-        epochs: passes over the data; by default 200 (vmcr2) or 100.
+        epochs: passes over the data; by default about 300 steps, at most 200 epochs (100 for mcr2 and ce), at least 30.
         batch_size: the largest batch; small data is one batch.
         lr: learning rate at the start of the cosine; by default 0.3 (vmcr2), 0.03 (mcr2), 1.0 (ce).
         weight_decay: by default 2e-3 (vmcr2) or 5e-4.
@@ -43,7 +43,8 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
         validation_fraction: what is held out of every class: for the temperature, ``reject`` and early stopping. With 0
             they use the training samples, on which the classifier is too sure of itself.
         n_iter_no_change: patience of early stopping, in epochs.
-        standardize: bring every column to mean 0 and variance 1.
+        standardize: bring every column to mean 0 and variance 1. For pixels and other columns of one kind, False is better:
+            give them on a scale of about 1.
         class_weight: None, "balanced" or a dict: rate reductions draw samples by it and shift the decision by
             T·log w_j; cross-entropy weighs its terms.
         random_state: seed or ``RandomState``; torch's own random numbers are left as they were.
@@ -122,7 +123,7 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
         self.classes_, labels = encode(y)
         need_two_classes(type(self).__name__, self.classes_)
         need_pairs(type(self).__name__, self.classes_, labels)
-        settings = self._checked_settings()
+        settings = self._checked_settings(len(X))
         self._class_weights(y)
         rng = self._random()
         held = stratified_holdout(labels, self.validation_fraction, rng)
@@ -169,8 +170,8 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
         novelty: Array = -scores.max(axis=1) if self.head_ is None else 1 - softmax(scores, axis=1).max(axis=1)
         return novelty
 
-    def _checked_settings(self) -> Settings:
-        settings = self._settings(len(self.classes_), self.dim)
+    def _checked_settings(self, samples: int) -> Settings:
+        settings = self._settings(len(self.classes_), self.dim, samples)
         if self.n_components is not None and not 1 <= self.n_components <= settings.dim:
             raise ValueError(
                 f"n_components must lie between 1 and {settings.dim}, the number of dimensions (dim), "

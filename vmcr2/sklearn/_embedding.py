@@ -19,7 +19,7 @@ class RateReductionEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     """Labelled rows to unit features that lie on mutually orthogonal class subspaces: for k-means, search and plots.
 
     All samples train; nothing is held out. Arguments are those of :class:`RateReductionClassifier`, but
-    ``n_components`` is here the number of features of the output (there ``dim``), max(128, 5·k) by default.
+    ``n_components`` is here the number of features of the output (there ``dim``), by default 13 per class up to 128, at least 5 per class.
 
     Attributes: ``classes_``, ``n_features_in_``, ``feature_names_in_``, ``network_``, ``loss_curve_``, ``n_iter_``.
 
@@ -72,7 +72,7 @@ class RateReductionEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         self.classes_, labels = encode(y)
         need_two_classes(type(self).__name__, self.classes_)
         need_pairs(type(self).__name__, self.classes_, labels)
-        settings = self._settings(len(self.classes_), self.n_components)
+        settings = self._settings(len(self.classes_), self.n_components, len(X))
         rng = self._random()
         trainer = self._new_trainer(X, settings, rng)
         x = self._inputs(X, settings, trainer.featurizer)

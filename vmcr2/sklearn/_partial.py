@@ -49,7 +49,7 @@ class PartialFit(RateReductionBase):
 
     def _begin(self, X: Array, first: bool) -> None:
         """A trainer and an empty classifier; after ``fit`` with its network, head and dictionary."""
-        settings = self._checked_settings()
+        settings = self._checked_settings(len(X))
         self._rng = self._random()
         k = len(self.classes_)
         self._recent: tuple[Array, Array, Array] = (np.empty((0, k)), np.empty(0, dtype=np.int64), np.empty(0))

@@ -20,7 +20,7 @@ from ..models import MLP
 from ._calibration import Array
 
 OBJECTIVES = ("vmcr2", "mcr2", "ce")
-EPOCHS = {"vmcr2": 200, "mcr2": 100, "ce": 100}
+MOST_EPOCHS = {"vmcr2": 200, "mcr2": 100, "ce": 100}
 LR = {"vmcr2": 0.3, "mcr2": 0.03, "ce": 1.0}
 WEIGHT_DECAY = {"vmcr2": 2e-3, "mcr2": 5e-4, "ce": 5e-4}
 SCALE = {"vmcr2": 0.05, "mcr2": 1.0, "ce": 1.0}
@@ -200,11 +200,11 @@ class Trainer:
             if epoch % LATCH_EVERY == 0:
                 self.latch(x, labels)
             self.epoch(x, labels, rng, draw, weights)
+            if not all(bool(weight.isfinite().all()) for weight in self.featurizer.parameters()):
+                raise ValueError(f"training diverged in epoch {epoch + 1}: choose a smaller lr than {self.settings.lr:g}")
             if (epoch + 1) % log_every == 0 or epoch + 1 == epochs:
                 few = slice(0, 2 * self.settings.batch_size)
                 self.loss_curve.append(self.loss(x[few], labels[few]))
-                if not math.isfinite(self.loss_curve[-1]):
-                    raise ValueError(f"training diverged in epoch {epoch + 1}: choose a smaller lr than {self.settings.lr}")
             if after_epoch is not None and after_epoch(epoch):
                 break
 
