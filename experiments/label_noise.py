@@ -2,7 +2,8 @@
 
 A share of the training labels is replaced by labels drawn from all ten classes (so a tenth of the replaced ones is
 right by chance). Networks, seeds and noisy labels are the same for all; the settings are the estimators' defaults
-on pixels / 16 (standardize=False) and were not chosen for noise. 25 % of the images, split by the seed, are the test set and keep their labels.
+on pixels / 16 (standardize=False) and were not chosen for noise.
+25 % of the images, split by the seed, are the test set and keep their labels.
 
     python experiments/label_noise.py            # writes results/label-noise.json, prints the table
 """

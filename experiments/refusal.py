@@ -68,8 +68,12 @@ def main() -> None:
         values = np.array([run["auroc"][method] for run in runs])
         ahead = int(sum(values > [run["auroc"]["ce"] for run in runs]))
         rows.append(
-            [name, f"{values.mean():.3f} ± {values.std(ddof=1):.3f}", f"{values.min():.3f}"]
-            + ["–" if method == "ce" else f"{ahead} of {len(runs)}"]
+            [
+                name,
+                f"{values.mean():.3f} ± {values.std(ddof=1):.3f}",
+                f"{values.min():.3f}",
+                "–" if method == "ce" else f"{ahead} of {len(runs)}",
+            ]
         )
     print(table(["AUROC of the left-out classes", "mean ± std over triples", "worst", "above the softmax"], rows))
 

@@ -58,7 +58,7 @@ def test_not_fitted(estimator: Any) -> None:
 def test_more_components_than_dimensions() -> None:
     with pytest.raises(ValueError, match="n_components must lie between 1 and 5, the number of dimensions, got 6"):
         NearestSubspaceClassifier(6).fit(X, y)
-    with pytest.raises(ValueError, match=r"between 1 and 128, the number of dimensions \(dim\), got 200"):
+    with pytest.raises(ValueError, match=r"between 1 and 26, the number of dimensions \(dim\), got 200"):
         RateReductionClassifier(n_components=200).fit(X, y)
 
 

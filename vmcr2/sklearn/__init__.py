@@ -1,4 +1,4 @@
-"""Estimators for arrays and scikit-learn: features on class subspaces, and classifiers that know how far off a point is.
+"""Estimators for arrays: features on class subspaces, and classifiers that know how far off a point is.
 
 >>> from sklearn.datasets import load_wine
 >>> from vmcr2.sklearn import RateReductionClassifier

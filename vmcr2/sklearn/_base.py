@@ -32,7 +32,7 @@ class RateReductionBase(BaseEstimator):  # type: ignore[misc]
         if self.objective not in OBJECTIVES:
             raise ValueError(f"objective must be one of {', '.join(OBJECTIVES)}, got {self.objective!r}")
         dim = default_dim(num_classes) if dim is None else dim
-        batch = self.batch_size if isinstance(self.batch_size, Integral) and self.batch_size > 0 else 1
+        batch = int(self.batch_size) if _whole(self.batch_size) else 1
         settings = Settings(
             objective=self.objective,
             num_classes=num_classes,
@@ -51,11 +51,11 @@ class RateReductionBase(BaseEstimator):  # type: ignore[misc]
         )
         for name in ("dim", "epochs", "batch_size", "atoms_per_class"):
             value = getattr(settings, name)
-            if not isinstance(value, Integral) or value < 1:
+            if not _whole(value):
                 raise ValueError(f"{name} must be a whole number above 0, got {value!r}")
         for name in ("lr", "eps_sq", "weight"):
             value = getattr(settings, name)
-            if not isinstance(value, Real) or not 0 < value < math.inf:
+            if not isinstance(value, Real) or not 0 < float(value) < math.inf:
                 raise ValueError(f"{name} must be a number above 0, got {value!r}")
         return settings
 
@@ -98,12 +98,16 @@ class RateReductionBase(BaseEstimator):  # type: ignore[misc]
         return features
 
     def _validated(self, X: Any) -> Array:
-        rows: Array = validate_data(self, X, dtype=np.float64, reset=False)
+        rows: Array = validate_data(self, X, dtype=np.float64, order="C", reset=False)
         return rows
 
     def _random(self) -> np.random.RandomState:
         # a copy: fitting twice with one RandomState of the caller may differ, but nothing is shared with partial_fit
         return np.random.RandomState(check_random_state(self.random_state).randint(2**31 - 1))
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, Integral) and int(value) > 0
 
 
 def default_dim(num_classes: int) -> int:

@@ -26,7 +26,7 @@ def fit_temperature(scores: Array, labels: Array, weights: Array | None = None) 
     """
     if not len(labels):
         return START
-    n, k = scores.shape
+    n = len(scores)
     weights = np.ones(n) if weights is None else weights
     total = weights.sum()
     if not total > 0:
@@ -36,7 +36,7 @@ def fit_temperature(scores: Array, labels: Array, weights: Array | None = None) 
     def loss(log_temperature: float) -> float:
         log_p = log_softmax(scores / np.exp(log_temperature), axis=1)
         per_sample = (1 - smooth) * log_p[np.arange(n), labels] + smooth * log_p.mean(axis=1)
-        return -float(weights @ per_sample) / total
+        return float(-(weights @ per_sample) / total)
 
     found = minimize_scalar(loss, bounds=_LOG_RANGE, method="bounded", options={"xatol": 1e-10})
     return float(np.exp(found.x))
@@ -70,5 +70,7 @@ def expected_calibration_error(probabilities: Array, correct: Array, bins: int =
     """
     confidence = probabilities.max(axis=1)
     which = np.minimum((confidence * bins).astype(int), bins - 1)
-    gaps = [abs(float(correct[which == b].mean() - confidence[which == b].mean())) * np.mean(which == b) for b in set(which)]
+    gaps = [
+        abs(float(correct[which == b].mean() - confidence[which == b].mean())) * np.mean(which == b) for b in set(which)
+    ]
     return float(sum(gaps))

@@ -43,8 +43,8 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
         validation_fraction: what is held out of every class: for the temperature, ``reject`` and early stopping. With 0
             they use the training samples, on which the classifier is too sure of itself.
         n_iter_no_change: patience of early stopping, in epochs.
-        standardize: bring every column to mean 0 and variance 1. For pixels and other columns of one kind, False is better:
-            give them on a scale of about 1.
+        standardize: bring every column to mean 0 and variance 1. False is better for pixels and other columns of one
+            kind, given on a scale of about 1.
         class_weight: None, "balanced" or a dict: rate reductions draw samples by it and shift the decision by
             T·log w_j; cross-entropy weighs its terms.
         random_state: seed or ``RandomState``; torch's own random numbers are left as they were.
@@ -118,7 +118,7 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
 
         ``sample_weight`` is the only further argument, and for ``objective="ce"`` alone.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        X, y = validate_data(self, X, y, dtype=np.float64, order="C")
         weights = self._sample_weight(X, fit_params)
         self.classes_, labels = encode(y)
         need_two_classes(type(self).__name__, self.classes_)

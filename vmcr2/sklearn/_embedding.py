@@ -19,7 +19,8 @@ class RateReductionEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     """Labelled rows to unit features that lie on mutually orthogonal class subspaces: for k-means, search and plots.
 
     All samples train; nothing is held out. Arguments are those of :class:`RateReductionClassifier`, but
-    ``n_components`` is here the number of features of the output (there ``dim``), by default 13 per class up to 128, at least 5 per class.
+    ``n_components`` is here the number of features of the output (there ``dim``): by default 13 per class up to 128, at
+    least 5 per class.
 
     Attributes: ``classes_``, ``n_features_in_``, ``feature_names_in_``, ``network_``, ``loss_curve_``, ``n_iter_``.
 
@@ -68,7 +69,7 @@ class RateReductionEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
     def fit(self, X: Any, y: Any) -> RateReductionEmbedding:
         """Train the network on rows and their labels."""
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        X, y = validate_data(self, X, y, dtype=np.float64, order="C")
         self.classes_, labels = encode(y)
         need_two_classes(type(self).__name__, self.classes_)
         need_pairs(type(self).__name__, self.classes_, labels)

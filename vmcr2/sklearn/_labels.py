@@ -37,7 +37,9 @@ def shown(labels: list[Any], most: int = 5) -> str:
 def need_two_classes(name: str, classes: Array) -> None:
     """One class is nothing to tell apart."""
     if len(classes) < 2:
-        raise ValueError(f"{name} needs samples of at least two classes, but y has one class: {shown(classes.tolist())}")
+        raise ValueError(
+            f"{name} needs samples of at least two classes, but y has one class: {shown(classes.tolist())}"
+        )
 
 
 def need_pairs(name: str, classes: Array, codes: Array) -> None:

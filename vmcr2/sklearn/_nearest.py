@@ -40,14 +40,16 @@ class NearestSubspaceClassifier(SubspaceScores, BaseEstimator):  # type: ignore[
     ['flat']
     """
 
-    def __init__(self, n_components: int | None = None, *, fit_intercept: bool = True, class_weight: Any = None) -> None:
+    def __init__(
+        self, n_components: int | None = None, *, fit_intercept: bool = True, class_weight: Any = None
+    ) -> None:
         self.n_components = n_components
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> NearestSubspaceClassifier:
         """Learn the subspaces of these samples, and forget earlier ones."""
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        X, y = validate_data(self, X, y, dtype=np.float64, order="C")
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         X, y, weights = X[weights > 0], y[weights > 0], weights[weights > 0]
         self.classes_, labels = encode(y)
@@ -62,14 +64,12 @@ class NearestSubspaceClassifier(SubspaceScores, BaseEstimator):  # type: ignore[
         self._recent: tuple[Array, Array] | None = None
         return self
 
-    def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
-    ) -> NearestSubspaceClassifier:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> NearestSubspaceClassifier:
         """Add a batch. The first call needs ``classes``, all labels that may come."""
         first = not hasattr(self, "classes_")
         if first and classes is None:
             raise ValueError("classes must be given to the first call of partial_fit: all labels that may come")
-        X, y = validate_data(self, X, y, dtype=np.float64, reset=first)
+        X, y = validate_data(self, X, y, dtype=np.float64, order="C", reset=first)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if first:
             self._begin(X, weights, np.unique(classes))
@@ -133,7 +133,7 @@ class NearestSubspaceClassifier(SubspaceScores, BaseEstimator):  # type: ignore[
 
     def _residuals(self, X: Any) -> Array:
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = validate_data(self, X, dtype=np.float64, order="C", reset=False)
         return relative_residuals(self.subspaces_, self._lifted(X))
 
 

@@ -21,6 +21,9 @@ _KEPT = 0.9
 class PartialFit(RateReductionBase):
     """The second way to train: batches as they come."""
 
+    _trainer: Trainer | None = None
+    _fitted_trainer: Trainer | None = None
+
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Any:
         """One pass over these samples, at the constant learning rate ``lr``.
 
@@ -31,7 +34,7 @@ class PartialFit(RateReductionBase):
         first = not hasattr(self, "classes_")
         if first and classes is None:
             raise ValueError("classes must be given to the first call of partial_fit: all labels that may come")
-        X, y = validate_data(self, X, y, dtype=np.float64, reset=first)
+        X, y = validate_data(self, X, y, dtype=np.float64, order="C", reset=first)
         if len(X) < 2:
             raise ValueError("partial_fit needs at least two samples at a time: BatchNorm needs a spread")
         if first:
@@ -40,25 +43,22 @@ class PartialFit(RateReductionBase):
             self._class_weights(self.classes_, partial=True)
             self.temperature_, self.holdout_novelty_ = START, np.empty(0)
         _, labels = encode(y, self.classes_)
-        if getattr(self, "_trainer", None) is None:
-            self._begin(X, first)
+        trainer = self._trainer or self._begin(X)
         if not first:
             self._calibrate_on_recent(X, labels)
-        self._one_pass(self._trainer, X, labels)
+        self._one_pass(trainer, X, labels)
         return self
 
-    def _begin(self, X: Array, first: bool) -> None:
+    def _begin(self, X: Array) -> Trainer:
         """A trainer and an empty classifier; after ``fit`` with its network, head and dictionary."""
         settings = self._checked_settings(len(X))
         self._rng = self._random()
         k = len(self.classes_)
         self._recent: tuple[Array, Array, Array] = (np.empty((0, k)), np.empty(0, dtype=np.int64), np.empty(0))
-        if first:
-            self._trainer: Trainer = self._new_trainer(X, settings, self._rng)
-        else:
-            self._trainer = self._fitted_trainer
-            for group in self._trainer.optimizer.param_groups:
-                group["lr"] = settings.lr
+        self._trainer = self._fitted_trainer or self._new_trainer(X, settings, self._rng)
+        for group in self._trainer.optimizer.param_groups:
+            group["lr"] = settings.lr
+        return self._trainer
 
     def _one_pass(self, trainer: Trainer, X: Array, labels: Array) -> None:
         device = trainer.settings.device

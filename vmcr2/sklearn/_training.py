@@ -81,9 +81,7 @@ class Featurizer(nn.Module):
         return normalize_rows(self.network(x))
 
 
-def build_network(
-    network: Any, in_features: int, dim: int, hidden: tuple[int, ...], sample: Tensor
-) -> nn.Module:
+def build_network(network: Any, in_features: int, dim: int, hidden: tuple[int, ...], sample: Tensor) -> nn.Module:
     """The MLP, a copy of the given module, or what the given function makes."""
     if network is None:
         return MLP(in_features, dim, tuple(hidden), batch_norm=True)
@@ -170,7 +168,7 @@ class Trainer:
     def features(self, x: Tensor) -> Tensor:
         """Features of standardised inputs in evaluation mode."""
         self.featurizer.eval()
-        return torch.cat([self.featurizer(part) for part in x.split(4096)])
+        return torch.cat([self.featurizer(part) for part in torch.split(x, 4096)])
 
     @torch.no_grad()
     def loss(self, x: Tensor, labels: Tensor) -> float:
@@ -200,8 +198,10 @@ class Trainer:
             if epoch % LATCH_EVERY == 0:
                 self.latch(x, labels)
             self.epoch(x, labels, rng, draw, weights)
-            if not all(bool(weight.isfinite().all()) for weight in self.featurizer.parameters()):
-                raise ValueError(f"training diverged in epoch {epoch + 1}: choose a smaller lr than {self.settings.lr:g}")
+            if not bool(self.features(x[:2]).isfinite().all()):
+                raise ValueError(
+                    f"training diverged in epoch {epoch + 1}: choose a smaller lr than {self.settings.lr:g}"
+                )
             if (epoch + 1) % log_every == 0 or epoch + 1 == epochs:
                 few = slice(0, 2 * self.settings.batch_size)
                 self.loss_curve.append(self.loss(x[few], labels[few]))
