@@ -23,6 +23,22 @@ def test_the_readme_s_loop_learns() -> None:
     assert scope["vmcr2"].rate_reduction(scope["features"], scope["labels"]).delta > 0.5 * best
 
 
+def test_the_estimators_as_the_documents_show_them() -> None:
+    from sklearn.datasets import load_wine
+    from sklearn.model_selection import train_test_split
+
+    X, y = load_wine(return_X_y=True)
+    names = ("X_train", "X_test", "y_train", "y_test")
+    scope: dict[str, Any] = dict(zip(names, train_test_split(X, y, stratify=y, random_state=0), strict=True))
+    (code,) = re.findall(r"```py\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    exec(code, scope)
+    assert scope["model"].score(scope["X_test"], scope["y_test"]) > 0.9
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/sklearn.md").read_text(), re.DOTALL)
+    scope = {}
+    exec(code, scope)
+    assert scope["model"].score(X, y) > 0.95
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)\)", page.read_text()):
