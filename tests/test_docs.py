@@ -52,3 +52,23 @@ def test_the_paper_s_figures_in_the_faq() -> None:
     faq = (ROOT / "docs/faq.md").read_text()
     assert f"−{maximal_rate_reduction(128, 10):.1f} at d = 128" in faq
     assert f"−{maximal_rate_reduction(500, 100):.1f} at d = 500" in faq
+
+
+def test_the_studies_figures_in_the_documents() -> None:
+    import json
+    from statistics import mean, stdev
+
+    page = (ROOT / "docs/sklearn.md").read_text()
+    for name in ("label-noise", "label-noise-mnist"):
+        file = ROOT / f"experiments/results/{name}.json"
+        groups: dict[tuple[str, float], list[float]] = {}
+        for run in json.loads(file.read_text())["runs"]:
+            groups.setdefault((run["method"], run["noise"]), []).append(run["accuracy"])
+        for values in groups.values():
+            assert f"{mean(values):.3f} ± {stdev(values):.3f}" in page
+    aurocs: dict[str, list[float]] = {}
+    for run in json.loads((ROOT / "experiments/results/refusal.json").read_text())["runs"]:
+        for method, value in run["auroc"].items():
+            aurocs.setdefault(method, []).append(value)
+    for values in aurocs.values():
+        assert f"{mean(values):.3f} ± {stdev(values):.3f}" in page

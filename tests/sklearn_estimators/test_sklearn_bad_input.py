@@ -113,5 +113,7 @@ def test_refusals_that_make_no_sense() -> None:
         model.predict(X, reject=1.5)
     with pytest.raises(ValueError, match="reject_label 1 is the name of a class"):
         model.predict(X, reject=0.5, reject_label=1)
+    with pytest.raises(ValueError, match="reject_label -1 is the name of a class"):
+        NearestSubspaceClassifier().fit(X, 2 * y - 1).predict(X[:1], reject=0.5)
     with pytest.raises(ValueError, match="no room for a refusal: give reject_label="):
         NearestSubspaceClassifier().fit(X, y == 1).predict(X, reject=0.5)

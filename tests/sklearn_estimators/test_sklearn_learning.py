@@ -110,8 +110,14 @@ def test_refusal(fitted: RateReductionClassifier, split: Any) -> None:
     assert np.mean(refused[refused != -1] == y[refused != -1]) >= np.mean(plain == y)
     assert np.mean(fitted.predict(np.random.RandomState(0).uniform(0, 1, X.shape), reject=0.9) == -1) > 0.5
     assert np.allclose(fitted.novelty_score(X), fitted.residuals(X).min(axis=1))
-    words = NearestSubspaceClassifier().fit(X, np.array(["n"])[0] + y.astype(str).astype(object))
-    assert set(words.predict(X, reject=0.5)) > {None}
+    words = NearestSubspaceClassifier().fit(X, y.astype(str))
+    assert "rejected" in words.predict(X, reject=0.5)
+    assert words.predict(X, reject=0.5, reject_label="?").tolist().count("?") > 100
+    objects = NearestSubspaceClassifier().fit(X, y.astype(str).astype(object)).predict(X, reject=0.5)
+    assert "rejected" in objects.tolist()
+    assert fitted.predict(X, reject=0.5, reject_label="?").tolist()[0] in {"?", int(plain[0])}
+    floats = NearestSubspaceClassifier().fit(X, y.astype(float))
+    assert np.isnan(floats.predict(X, reject=0.5)).sum() > 100
 
 
 def test_classes_never_seen_are_far(split: Any) -> None:

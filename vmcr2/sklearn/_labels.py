@@ -65,16 +65,18 @@ def log_weights(class_weight: Any, classes: Array, y: Array, *, partial: bool = 
     return logs
 
 
-def refuse(labels: Array, refused: Array, reject_label: Any) -> Array:
+def refuse(labels: Array, refused: Array, reject_label: Any, classes: Array) -> Array:
     """Labels with ``reject_label`` where refused; by default −1, NaN or "rejected", as the labels' kind has it."""
     kind = labels.dtype.kind
+    words = kind == "U" or (kind == "O" and all(isinstance(label, str) for label in classes))
     if reject_label is None:
-        reject_label = {"i": -1, "f": np.nan, "U": "rejected"}.get(kind)
         if kind in "bu":
             raise ValueError(f"labels of type {labels.dtype} have no room for a refusal: give reject_label=")
-    if reject_label in set(labels.tolist()):
+        reject_label = "rejected" if words else {"i": -1, "f": np.nan}.get(kind)
+    if reject_label in set(classes.tolist()):
         raise ValueError(f"reject_label {reject_label!r} is the name of a class: choose another")
-    dtype = object if kind == "O" or reject_label is None else np.result_type(labels.dtype, np.asarray(reject_label))
-    result = labels.astype(dtype)
+    # strings may need more room; what is of another kind must not turn the labels into it
+    same = np.asarray(reject_label).dtype.kind == kind
+    result = labels.astype(np.result_type(labels.dtype, np.asarray(reject_label)) if same else object)
     result[refused] = reject_label
     return result

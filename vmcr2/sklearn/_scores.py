@@ -94,7 +94,7 @@ class SubspaceScores(ClassifierMixin):  # type: ignore[misc]
         if not len(self.holdout_novelty_):
             raise ValueError("reject needs held-out samples, and there were none: fit on more samples")
         threshold = np.quantile(self.holdout_novelty_, reject)
-        return refuse(labels, self.novelty_score(X) > threshold, reject_label)
+        return refuse(labels, self.novelty_score(X) > threshold, reject_label, self.classes_)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The accuracy. A label in y that ``fit`` has not seen is an error."""
