@@ -44,6 +44,10 @@ ALLOWED = {
     "data": {"torch", "triton", ".._triton", "numpy", "safetensors", "sklearn", "PIL"},
     "train": {"torch", "safetensors", "..functional", "..losses", "..classifiers", "..models", "..data", ".._version"},
     "sweep": {"torch", "..data", "..train"},
+    "sklearn": {
+        *("sklearn", "scipy", "numpy", "torch", "rich"),  # rich: the progress bar, where asked for
+        *("..functional", "..losses", "..classifiers", "..models"),
+    },
     "report": {
         *("numpy", "safetensors", "matplotlib", "jinja2", "markupsafe", "PIL"),
         *("..functional", "..data", "..train", ".._version"),

@@ -23,6 +23,22 @@ def test_the_readme_s_loop_learns() -> None:
     assert scope["vmcr2"].rate_reduction(scope["features"], scope["labels"]).delta > 0.5 * best
 
 
+def test_the_estimators_as_the_documents_show_them() -> None:
+    from sklearn.datasets import load_wine
+    from sklearn.model_selection import train_test_split
+
+    X, y = load_wine(return_X_y=True)
+    names = ("X_train", "X_test", "y_train", "y_test")
+    scope: dict[str, Any] = dict(zip(names, train_test_split(X, y, stratify=y, random_state=0), strict=True))
+    (code,) = re.findall(r"```py\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    exec(code, scope)
+    assert scope["model"].score(scope["X_test"], scope["y_test"]) > 0.9
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/sklearn.md").read_text(), re.DOTALL)
+    scope = {}
+    exec(code, scope)
+    assert scope["model"].score(X, y) > 0.95
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)\)", page.read_text()):
@@ -36,3 +52,23 @@ def test_the_paper_s_figures_in_the_faq() -> None:
     faq = (ROOT / "docs/faq.md").read_text()
     assert f"−{maximal_rate_reduction(128, 10):.1f} at d = 128" in faq
     assert f"−{maximal_rate_reduction(500, 100):.1f} at d = 500" in faq
+
+
+def test_the_studies_figures_in_the_documents() -> None:
+    import json
+    from statistics import mean, stdev
+
+    page = (ROOT / "docs/sklearn.md").read_text()
+    for name in ("label-noise", "label-noise-mnist"):
+        file = ROOT / f"experiments/results/{name}.json"
+        groups: dict[tuple[str, float], list[float]] = {}
+        for run in json.loads(file.read_text())["runs"]:
+            groups.setdefault((run["method"], run["noise"]), []).append(run["accuracy"])
+        for values in groups.values():
+            assert f"{mean(values):.3f} ± {stdev(values):.3f}" in page
+    aurocs: dict[str, list[float]] = {}
+    for run in json.loads((ROOT / "experiments/results/refusal.json").read_text())["runs"]:
+        for method, value in run["auroc"].items():
+            aurocs.setdefault(method, []).append(value)
+    for values in aurocs.values():
+        assert f"{mean(values):.3f} ± {stdev(values):.3f}" in page

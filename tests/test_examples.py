@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -96,3 +97,26 @@ def test_flow_layer_runs_as_a_script() -> None:
     ratio = re.search(r"ratio to variational +d x d (\d+)", output)
     assert ratio is not None
     assert int(ratio[1]) > 3  # 46 on an idle core; the test only says that it is faster, on any machine
+
+
+def test_the_digits_gallery_draws_and_spares_foreign_files(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, ROOT / "examples" / "sklearn_digits.py"]
+    options: dict[str, Any] = {"env": environment, "cwd": tmp_path, "capture_output": True, "text": True}
+    done = subprocess.run(command, encoding="utf-8", check=False, **options)
+    assert done.returncode == 0, done.stderr
+    rows = re.findall(r"nearest subspace (\S+), \|cosine\| within (\S+), between (\S+)", done.stdout)
+    pixels, before, after = [tuple(map(float, row)) for row in rows]
+    assert after[0] > 0.96
+    assert after[1] / after[2] > 3
+    assert max(pixels[1] / pixels[2], before[1] / before[2]) < 1.5
+    picture = tmp_path / "digits-features.png"
+    assert 10_000 < picture.stat().st_size < 150_000
+    assert load("sklearn_digits").ours(picture)
+    foreign = tmp_path / "mine.png"
+    foreign.write_bytes(b"a holiday")
+    done = subprocess.run([*command, foreign], encoding="utf-8", check=False, **options)
+    assert done.returncode != 0
+    assert "is not a picture of this example: name another file" in done.stderr
+    assert foreign.read_bytes() == b"a holiday"

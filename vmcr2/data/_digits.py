@@ -19,8 +19,8 @@ class DigitsReader(Reader):
     def load(self, part: Part) -> Split:
         """The images in the order of the split, 0..16 scaled to 0..255."""
         try:  # here, because importing scikit-learn costs a second
-            from sklearn.datasets import load_digits  # type: ignore[import-untyped]
-            from sklearn.model_selection import train_test_split  # type: ignore[import-untyped]
+            from sklearn.datasets import load_digits
+            from sklearn.model_selection import train_test_split
         except ImportError as error:
             raise DataError("the data set digits is part of scikit-learn: pip install scikit-learn") from error
         pixels, labels = load_digits(return_X_y=True)

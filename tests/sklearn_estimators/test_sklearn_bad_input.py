@@ -1,0 +1,119 @@
+"""What is wrong with the input is said in one sentence, by the error that scikit-learn's users expect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+
+from vmcr2.sklearn import NearestSubspaceClassifier, RateReductionClassifier, RateReductionEmbedding
+
+ALL = [
+    NearestSubspaceClassifier(),
+    RateReductionClassifier(epochs=2, hidden=(8,)),
+    RateReductionEmbedding(epochs=2, hidden=(8,)),
+]
+TRAINED = ALL[1:]
+CLASSIFIERS = ALL[:2]
+X = np.random.RandomState(0).randn(20, 4)
+y = np.arange(20) % 2
+
+
+def named(estimator: Any) -> str:
+    return type(estimator).__name__
+
+
+@pytest.mark.parametrize("estimator", ALL, ids=named)
+def test_one_class(estimator: Any) -> None:
+    with pytest.raises(ValueError, match="needs samples of at least two classes, but y has one class: 'a'"):
+        estimator.fit(X, ["a"] * 20)
+
+
+@pytest.mark.parametrize("estimator", TRAINED, ids=named)
+def test_a_class_with_one_sample(estimator: Any) -> None:
+    with pytest.raises(ValueError, match="needs at least two samples of every class, but these have one sample: 7"):
+        estimator.fit(X, [7, *y[1:]])
+
+
+def test_one_sample_spans_a_line() -> None:
+    model = NearestSubspaceClassifier(fit_intercept=False).fit(np.eye(3), ["a", "b", "c"])
+    assert model.predict([[0, 2, 0.5]]).tolist() == ["b"]
+
+
+@pytest.mark.parametrize("estimator", ALL, ids=named)
+def test_nan(estimator: Any) -> None:
+    with pytest.raises(ValueError, match="contains NaN"):
+        estimator.fit(np.where(X > 2, np.nan, X), y)
+
+
+@pytest.mark.parametrize("estimator", ALL, ids=named)
+def test_not_fitted(estimator: Any) -> None:
+    fresh = type(estimator)()
+    with pytest.raises(NotFittedError):
+        (fresh.transform if hasattr(fresh, "transform") else fresh.predict)(X)
+
+
+def test_more_components_than_dimensions() -> None:
+    with pytest.raises(ValueError, match="n_components must lie between 1 and 5, the number of dimensions, got 6"):
+        NearestSubspaceClassifier(6).fit(X, y)
+    with pytest.raises(ValueError, match=r"between 1 and 26, the number of dimensions \(dim\), got 200"):
+        RateReductionClassifier(n_components=200).fit(X, y)
+
+
+@pytest.mark.parametrize("estimator", CLASSIFIERS, ids=named)
+def test_unseen_labels_in_score(estimator: Any) -> None:
+    estimator.fit(X, y)
+    with pytest.raises(ValueError, match="y contains labels that were not seen in fit: 5"):
+        estimator.score(X, np.where(np.arange(20) == 3, 5, y))
+    with pytest.raises(ValueError, match="not seen in fit: 'cat'"):
+        estimator.score(X[:1], ["cat"])
+
+
+@pytest.mark.parametrize("estimator", CLASSIFIERS, ids=named)
+def test_partial_fit_needs_its_classes(estimator: Any) -> None:
+    fresh = type(estimator)()
+    with pytest.raises(ValueError, match="classes must be given to the first call"):
+        fresh.partial_fit(X, y)
+    fresh.partial_fit(X, y, classes=[0, 1])
+    with pytest.raises(ValueError, match="labels that are not among classes: 2"):
+        fresh.partial_fit(X, y + 1)
+    with pytest.raises(ValueError, match="give a dict of weights"):
+        type(estimator)(class_weight="balanced").partial_fit(X, y, classes=[0, 1])
+
+
+@pytest.mark.parametrize("objective", ["vmcr2", "mcr2"])
+def test_sample_weights_where_the_maths_has_none(objective: str) -> None:
+    with pytest.raises(ValueError, match="a coding rate is of a set of points and has no term per sample"):
+        RateReductionClassifier(objective).fit(X, y, sample_weight=np.ones(20))
+    with pytest.raises(TypeError, match="unexpected argument 'weights'"):
+        RateReductionClassifier(objective).fit(X, y, weights=np.ones(20))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"objective": "mcr3"}, "objective must be one of vmcr2, mcr2, ce, got 'mcr3'"),
+        ({"epochs": 0}, "epochs must be a whole number above 0, got 0"),
+        ({"lr": -1.0}, "lr must be a number above 0, got -1.0"),
+        ({"dim": 2.5}, "dim must be a whole number above 0, got 2.5"),
+        ({"validation_fraction": 1.0}, r"validation_fraction must lie in \[0, 1\), got 1.0"),
+        ({"lr": 1e30, "epochs": 20}, "training diverged in epoch 1: choose a smaller lr"),
+    ],
+)
+def test_arguments(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        RateReductionClassifier(**arguments).fit(X, y)
+
+
+def test_refusals_that_make_no_sense() -> None:
+    model = NearestSubspaceClassifier().fit(X, y)
+    with pytest.raises(ValueError, match="reject must lie between 0 and 1"):
+        model.predict(X, reject=1.5)
+    with pytest.raises(ValueError, match="reject_label 1 is the name of a class"):
+        model.predict(X, reject=0.5, reject_label=1)
+    with pytest.raises(ValueError, match="reject_label -1 is the name of a class"):
+        NearestSubspaceClassifier().fit(X, 2 * y - 1).predict(X[:1], reject=0.5)
+    with pytest.raises(ValueError, match="no room for a refusal: give reject_label="):
+        NearestSubspaceClassifier().fit(X, y == 1).predict(X, reject=0.5)

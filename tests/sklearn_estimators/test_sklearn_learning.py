@@ -1,0 +1,194 @@
+"""What the estimators learn: against known answers, other classifiers, and what they say of themselves."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import StratifiedKFold, cross_val_score, train_test_split
+from sklearn.neighbors import NearestCentroid
+from sklearn.svm import SVC
+
+from vmcr2.sklearn import NearestSubspaceClassifier, RateReductionClassifier
+from vmcr2.sklearn._calibration import expected_calibration_error, fit_temperature, stratified_holdout
+
+PIXELS = {"standardize": False, "random_state": 0}
+FOLDS = StratifiedKFold(5, shuffle=True, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def digits() -> Any:
+    X, y = load_digits(return_X_y=True)
+    return X / 16, y
+
+
+@pytest.fixture(scope="module")
+def split(digits: Any) -> Any:
+    return train_test_split(*digits, test_size=0.3, stratify=digits[1], random_state=0)
+
+
+@pytest.fixture(scope="module")
+def fitted(split: Any) -> RateReductionClassifier:
+    return RateReductionClassifier(**PIXELS).fit(split[0], split[2])
+
+
+def test_digits_in_five_folds(digits: Any) -> None:
+    ours = cross_val_score(RateReductionClassifier(**PIXELS), *digits, cv=FOLDS).mean()
+    cross_entropy = cross_val_score(RateReductionClassifier("ce", **PIXELS), *digits, cv=FOLDS).mean()
+    svm = cross_val_score(SVC(), *digits, cv=FOLDS).mean()
+    assert ours > cross_entropy - 0.01
+    assert ours > svm - 0.01
+
+
+def subspaces(samples: int, rng: np.random.RandomState, bases: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    k, r, d = bases.shape
+    y = np.repeat(np.arange(k), samples)
+    X = np.einsum("nr,nrd->nd", rng.randn(len(y), r), bases[y]) + 1.0 * rng.randn(len(y), d) / np.sqrt(d)
+    return X, y
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [NearestSubspaceClassifier(), RateReductionClassifier(random_state=0, epochs=8)],
+    ids=lambda e: type(e).__name__,
+)
+def test_a_hundred_classes_of_fifty_samples(estimator: Any) -> None:
+    rng = np.random.RandomState(0)
+    bases = rng.randn(100, 3, 512) / np.sqrt(512)
+    train, test = subspaces(50, rng, bases), subspaces(10, rng, bases)
+    start = time.perf_counter()
+    accuracy = estimator.fit(*train).score(*test)
+    assert time.perf_counter() - start < 60
+    assert accuracy > NearestCentroid().fit(*train).score(*test) + 0.05
+
+
+@pytest.mark.parametrize("load", [load_wine, load_breast_cancer])
+def test_small_tables(load: Any) -> None:
+    X, y = load(return_X_y=True)
+    for objective in ("vmcr2", "mcr2"):
+        model = RateReductionClassifier(objective, epochs=60, hidden=(64, 64), random_state=0)
+        assert cross_val_score(model, X, y, cv=FOLDS).mean() > 0.94
+
+
+def test_probabilities_are_calibrated(fitted: RateReductionClassifier, split: Any) -> None:
+    _, X, _, y = split
+    p = fitted.predict_proba(X)
+    assert np.allclose(p.sum(axis=1), 1)
+    assert np.array_equal(fitted.classes_[p.argmax(axis=1)], fitted.predict(X))
+    assert expected_calibration_error(p, fitted.predict(X) == y) <= 0.05
+    nearest = NearestSubspaceClassifier().fit(split[0], split[2])
+    assert expected_calibration_error(nearest.predict_proba(X), nearest.predict(X) == y) <= 0.05
+
+
+def test_the_temperature_is_the_one_that_made_the_labels() -> None:
+    rng = np.random.RandomState(0)
+    scores = rng.randn(20000, 3)
+    p = np.exp(scores / 0.5)
+    labels = np.array([rng.choice(3, p=row / row.sum()) for row in p])
+    assert abs(fit_temperature(scores, labels) - 0.5) < 0.02
+    sure = np.eye(3)[np.arange(30) % 3]
+    assert fit_temperature(sure, np.arange(30) % 3) > 0.05  # no mistakes in 30 is not certainty
+
+
+def test_the_hold_out_is_a_share_of_every_class() -> None:
+    labels = np.repeat([0, 1, 2], [100, 20, 2])
+    held = stratified_holdout(labels, 0.1, np.random.RandomState(0))
+    assert np.bincount(labels[held], minlength=3).tolist() == [10, 2, 0]
+
+
+def test_refusal(fitted: RateReductionClassifier, split: Any) -> None:
+    _, X, _, y = split
+    plain = fitted.predict(X)
+    refused = fitted.predict(X, reject=0.9)
+    assert 0.02 < np.mean(refused == -1) < 0.25
+    assert np.array_equal(refused[refused != -1], plain[refused != -1])
+    assert np.mean(refused[refused != -1] == y[refused != -1]) >= np.mean(plain == y)
+    assert np.mean(fitted.predict(np.random.RandomState(0).uniform(0, 1, X.shape), reject=0.9) == -1) > 0.5
+    assert np.allclose(fitted.novelty_score(X), fitted.residuals(X).min(axis=1))
+    words = NearestSubspaceClassifier().fit(X, y.astype(str))
+    assert "rejected" in words.predict(X, reject=0.5)
+    assert words.predict(X, reject=0.5, reject_label="?").tolist().count("?") > 100
+    objects = NearestSubspaceClassifier().fit(X, y.astype(str).astype(object)).predict(X, reject=0.5)
+    assert "rejected" in objects.tolist()
+    assert fitted.predict(X, reject=0.5, reject_label="?").tolist()[0] in {"?", int(plain[0])}
+    floats = NearestSubspaceClassifier().fit(X, y.astype(float))
+    assert np.isnan(floats.predict(X, reject=0.5)).sum() > 100
+
+
+def test_classes_never_seen_are_far(split: Any) -> None:
+    X, test, y, truth = split
+    known = y < 7
+    model = RateReductionClassifier(epochs=60, **PIXELS).fit(X[known], y[known])
+    assert roc_auc_score(truth >= 7, model.novelty_score(test)) > 0.8
+
+
+def test_early_stopping_keeps_the_best(split: Any) -> None:
+    X, test, y, truth = split
+    model = RateReductionClassifier(early_stopping=True, n_iter_no_change=10, **PIXELS).fit(X, y)
+    assert model.n_iter_ < 100
+    assert len(model.validation_scores_) == model.n_iter_ // 3 or len(model.validation_scores_) > 2
+    assert model.score(test, truth) > 0.9
+
+
+def test_batches_as_they_come(split: Any) -> None:
+    X, test, y, truth = split
+    words = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
+    for model, passes, least in (
+        (NearestSubspaceClassifier(), 1, 0.95),
+        (RateReductionClassifier(lr=0.1, **PIXELS), 12, 0.9),
+        (RateReductionClassifier("ce", **PIXELS), 12, 0.9),
+    ):
+        for _ in range(passes):
+            for rows in np.array_split(np.arange(len(X)), 3):
+                model.partial_fit(X[rows], words[y[rows]], classes=words)
+        assert model.score(test, words[truth]) > least
+        p = model.predict_proba(test)
+        assert expected_calibration_error(p, model.predict(test) == words[truth]) < 0.15
+
+
+def test_nearest_subspace_in_parts_is_nearest_subspace_at_once(split: Any) -> None:
+    X, test, y, _ = split
+    whole = NearestSubspaceClassifier(5, fit_intercept=False).fit(X, y)
+    parts = NearestSubspaceClassifier(5, fit_intercept=False)
+    for rows in np.array_split(np.arange(len(X)), 4):
+        parts.partial_fit(X[rows], y[rows], classes=range(10))
+    assert np.allclose(whole.residuals(test), parts.residuals(test), atol=1e-5)
+    after = clone(whole).fit(X[:600], y[:600]).partial_fit(X[600:], y[600:])
+    assert np.mean(after.predict(test) == whole.predict(test)) > 0.97
+
+
+def test_training_goes_on_after_fit(split: Any) -> None:
+    X, test, y, truth = split
+    model = RateReductionClassifier(epochs=20, **PIXELS).fit(X[:600], y[:600])
+    before = model.score(test, truth)
+    for _ in range(3):
+        model.partial_fit(X[600:], y[600:])
+    assert model.score(test, truth) > before - 0.02
+    assert model.n_iter_ == 23
+
+
+@pytest.mark.parametrize("objective", ["vmcr2", "ce"])
+def test_class_weights_favour_a_class(objective: str) -> None:
+    rng = np.random.RandomState(0)
+    y = (np.arange(400) % 8 == 0).astype(int)  # one in eight
+    X = rng.randn(400, 5) + 1.2 * y[:, None]
+    plain = RateReductionClassifier(objective, epochs=30, hidden=(32,), dim=16, random_state=0)
+    weighted = clone(plain).set_params(class_weight={0: 1, 1: 20})
+    test = rng.randn(1000, 5) + 0.6
+    assert weighted.fit(X, y).predict(test).mean() > plain.fit(X, y).predict(test).mean()
+
+
+def test_sample_weights_of_cross_entropy() -> None:
+    rng = np.random.RandomState(0)
+    X = rng.randn(300, 4)
+    y = (X[:, 0] > 0).astype(int)
+    wrong = np.where(np.arange(300) < 140, 1 - y, y)
+    model = RateReductionClassifier("ce", epochs=40, hidden=(32,), random_state=0, validation_fraction=0)
+    weights = np.where(np.arange(300) < 140, 1e-6, 1.0)
+    assert model.fit(X, wrong, sample_weight=weights).score(X[140:], y[140:]) > 0.95
+    assert np.mean(model.predict(X[:140]) == y[:140]) > 0.85

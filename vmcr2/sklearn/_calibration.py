@@ -1,0 +1,76 @@
+"""From scores to probabilities: one temperature, fitted where the scores were not learned."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
+
+Array = np.ndarray[Any, Any]
+
+START = 0.1
+"""The temperature where nothing is known yet."""
+_LOG_RANGE = (np.log(1e-3), np.log(1e2))
+RECENT = 1000
+"""Scores that ``partial_fit`` keeps: those that were given before their labels were learned."""
+
+
+def fit_temperature(scores: Array, labels: Array, weights: Array | None = None) -> float:
+    """argmin_T of the negative log-likelihood of softmax(scores / T).
+
+    Targets are smoothed as in Platt's scaling, by one sample that belongs to every class alike: with no mistake on the
+    hold-out the unsmoothed optimum is T = 0, a certainty that no finite hold-out supports.
+    """
+    if not len(labels):
+        return START
+    n = len(scores)
+    weights = np.ones(n) if weights is None else weights
+    total = weights.sum()
+    if not total > 0:
+        return START
+    smooth = 1.0 / (total + 1.0)
+
+    def loss(log_temperature: float) -> float:
+        log_p = log_softmax(scores / np.exp(log_temperature), axis=1)
+        per_sample = (1 - smooth) * log_p[np.arange(n), labels] + smooth * log_p.mean(axis=1)
+        return float(-(weights @ per_sample) / total)
+
+    found = minimize_scalar(loss, bounds=_LOG_RANGE, method="bounded", options={"xatol": 1e-10})
+    return float(np.exp(found.x))
+
+
+def holdout_by_content(X: Array, fraction: float) -> Array:
+    """Which rows are held out, by a hash of their numbers.
+
+    So a sample given twice is on one side, and neither the order of the samples nor a seed matters: a weight of 2 stays
+    the same thing as giving the sample twice.
+    """
+    hashes = np.fromiter((zlib.crc32(row.tobytes()) for row in np.ascontiguousarray(X)), np.uint64, len(X))
+    held: Array = hashes < fraction * 2**32
+    return held
+
+
+def stratified_holdout(labels: Array, fraction: float, rng: np.random.RandomState) -> Array:
+    """Which rows are held out: the fraction of every class, never leaving a class with fewer than two samples."""
+    held = np.zeros(len(labels), dtype=bool)
+    for label in np.unique(labels):
+        rows = rng.permutation(np.flatnonzero(labels == label))
+        held[rows[: max(0, min(round(fraction * len(rows)), len(rows) - 2))]] = True
+    return held
+
+
+def expected_calibration_error(probabilities: Array, correct: Array, bins: int = 15) -> float:
+    """Σ_b (n_b/n)·|accuracy of b − mean confidence of b| over equal bins of the top probability.
+
+    >>> expected_calibration_error(np.array([[0.25, 0.75], [0.25, 0.75]]), np.array([True, False]))
+    0.25
+    """
+    confidence = probabilities.max(axis=1)
+    which = np.minimum((confidence * bins).astype(int), bins - 1)
+    gaps = [
+        abs(float(correct[which == b].mean() - confidence[which == b].mean())) * np.mean(which == b) for b in set(which)
+    ]
+    return float(sum(gaps))

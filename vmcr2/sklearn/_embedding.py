@@ -1,0 +1,99 @@
+"""The features alone, as a transformer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ._base import RateReductionBase, progress
+from ._calibration import Array
+from ._labels import encode, need_pairs, need_two_classes
+from ._training import seeded
+
+
+class RateReductionEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RateReductionBase):  # type: ignore[misc]
+    """Labelled rows to unit features that lie on mutually orthogonal class subspaces: for k-means, search and plots.
+
+    All samples train; nothing is held out. Arguments are those of :class:`RateReductionClassifier`, but
+    ``n_components`` is here the number of features of the output (there ``dim``): by default 13 per class up to 128, at
+    least 5 per class.
+
+    Attributes: ``classes_``, ``n_features_in_``, ``feature_names_in_``, ``network_``, ``loss_curve_``, ``n_iter_``.
+
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> RateReductionEmbedding(16, epochs=5, random_state=0).fit_transform(X, y).shape
+    (150, 16)
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        objective: str = "vmcr2",
+        hidden: tuple[int, ...] = (256, 256),
+        network: Any = None,
+        epochs: int | None = None,
+        batch_size: int = 500,
+        lr: float | None = None,
+        weight_decay: float | None = None,
+        eps_sq: float = 0.5,
+        weight: float = 20.0,
+        batch_expansion: float = 0.3,
+        atoms_per_class: int | None = None,
+        standardize: bool = True,
+        random_state: Any = None,
+        verbose: int = 0,
+        device: str = "cpu",
+    ) -> None:
+        self.n_components = n_components
+        self.objective = objective
+        self.hidden = hidden
+        self.network = network
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.eps_sq = eps_sq
+        self.weight = weight
+        self.batch_expansion = batch_expansion
+        self.atoms_per_class = atoms_per_class
+        self.standardize = standardize
+        self.random_state = random_state
+        self.verbose = verbose
+        self.device = device
+
+    def fit(self, X: Any, y: Any) -> RateReductionEmbedding:
+        """Train the network on rows and their labels."""
+        X, y = validate_data(self, X, y, dtype=np.float64, order="C")
+        self.classes_, labels = encode(y)
+        need_two_classes(type(self).__name__, self.classes_)
+        need_pairs(type(self).__name__, self.classes_, labels)
+        settings = self._settings(len(self.classes_), self.n_components, len(X))
+        rng = self._random()
+        trainer = self._new_trainer(X, settings, rng)
+        x = self._inputs(X, settings, trainer.featurizer)
+        with seeded(rng, settings.device), progress(self.verbose, settings.epochs) as tick:
+
+            def after_epoch(_epoch: int) -> bool:
+                tick(f"{settings.objective}, loss {trainer.loss_curve[-1]:.3f}" if trainer.loss_curve else "training")
+                return False
+
+            trainer.run(x, torch.as_tensor(labels).to(settings.device), rng, after_epoch=after_epoch)
+        self._keep(trainer)
+        self._n_features_out = settings.dim
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Unit features, (n, n_components)."""
+        check_is_fitted(self)
+        return self._features(self._validated(X))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags

@@ -1,0 +1,82 @@
+"""Labels as people give them: encoded, weighted, refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+
+Array = np.ndarray[Any, Any]
+
+
+def encode(y: Array, classes: Array | None = None) -> tuple[Array, Array]:
+    """The sorted classes, and every label's place among them."""
+    check_classification_targets(y)
+    if classes is None:
+        found, codes = np.unique(y, return_inverse=True)
+        return found, codes.astype(np.int64)
+    unknown = unseen(y, classes)
+    if unknown:
+        raise ValueError(f"y contains labels that are not among classes: {shown(unknown)}")
+    return classes, np.searchsorted(classes, y).astype(np.int64)
+
+
+def unseen(y: Array, classes: Array) -> list[Any]:
+    """Labels that are not among the classes."""
+    known = set(classes.tolist())
+    return sorted({label for label in np.asarray(y).tolist() if label not in known}, key=str)
+
+
+def shown(labels: list[Any], most: int = 5) -> str:
+    """A few labels for an error message."""
+    return ", ".join(repr(label) for label in labels[:most]) + (", …" if len(labels) > most else "")
+
+
+def need_two_classes(name: str, classes: Array) -> None:
+    """One class is nothing to tell apart."""
+    if len(classes) < 2:
+        raise ValueError(
+            f"{name} needs samples of at least two classes, but y has one class: {shown(classes.tolist())}"
+        )
+
+
+def need_pairs(name: str, classes: Array, codes: Array) -> None:
+    """A class of one sample has no spread to learn, and none to hold out."""
+    single = classes[np.bincount(codes, minlength=len(classes)) == 1]
+    if len(single):
+        raise ValueError(
+            f"{name} needs at least two samples of every class, but these have one sample: {shown(single.tolist())}; "
+            "add samples or leave the class out"
+        )
+
+
+def log_weights(class_weight: Any, classes: Array, y: Array, *, partial: bool = False) -> Array:
+    """log w_j of scikit-learn's ``class_weight``."""
+    if partial and class_weight == "balanced":
+        raise ValueError(
+            "class_weight='balanced' is not known before all samples have come: with partial_fit give a dict of weights"
+        )
+    weights = compute_class_weight(class_weight, classes=classes, y=y)
+    if np.any(weights <= 0):
+        raise ValueError(f"class_weight must be above 0 for every class, got {weights.min():g}")
+    logs: Array = np.log(weights)
+    return logs
+
+
+def refuse(labels: Array, refused: Array, reject_label: Any, classes: Array) -> Array:
+    """Labels with ``reject_label`` where refused; by default −1, NaN or "rejected", as the labels' kind has it."""
+    kind = labels.dtype.kind
+    words = kind == "U" or (kind == "O" and all(isinstance(label, str) for label in classes))
+    if reject_label is None:
+        if kind in "bu":
+            raise ValueError(f"labels of type {labels.dtype} have no room for a refusal: give reject_label=")
+        reject_label = "rejected" if words else {"i": -1, "f": np.nan}.get(kind)
+    if reject_label in set(classes.tolist()):
+        raise ValueError(f"reject_label {reject_label!r} is the name of a class: choose another")
+    # strings may need more room; what is of another kind must not turn the labels into it
+    same = np.asarray(reject_label).dtype.kind == kind
+    result = labels.astype(np.result_type(labels.dtype, np.asarray(reject_label)) if same else object)
+    result[refused] = reject_label
+    return result

@@ -1,0 +1,148 @@
+"""Nearest subspace (Eq. 8) as a scikit-learn classifier."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from ..classifiers import NearestSubspace
+from ._calibration import RECENT, START, Array, fit_temperature, holdout_by_content
+from ._labels import encode, log_weights, need_two_classes
+from ._scores import SubspaceScores, relative_residuals
+
+_HELD_OUT = 0.1
+
+
+class NearestSubspaceClassifier(SubspaceScores, BaseEstimator):  # type: ignore[misc]
+    """The class whose subspace, spanned by its leading principal directions, leaves the smallest residual (Eq. 8).
+
+    Args:
+        n_components: dimensions per class; ⌊d/k⌋ by default, at least 1.
+        fit_intercept: add a constant to every row, as large as a row is on average. Without it the subspaces go through
+            the origin, as in the paper, which is right for the features of :class:`RateReductionEmbedding`.
+        class_weight: None, "balanced" or a dict; shifts the decision by T·log w_j.
+
+    ``sample_weight`` weighs the second moments Σ w z zᵀ. A tenth of the rows, chosen by their content, first fits the
+    temperature of ``predict_proba`` and the quantiles of ``reject``; the subspaces are then fitted to all rows.
+    ``partial_fit`` adds batches (moments: k·d² numbers); its temperature comes from the latest batches, scored before
+    they were learned. After ``fit`` it goes on from the fitted subspaces; what lay outside them is forgotten.
+
+    Attributes: ``classes_``, ``n_features_in_``, ``feature_names_in_``, ``subspaces_``
+    (a :class:`vmcr2.NearestSubspace`), ``temperature_``, ``holdout_novelty_``.
+
+    >>> X = np.array([[1.0, 0.0], [2.0, 0.1], [0.0, 1.0], [0.1, 3.0]])
+    >>> model = NearestSubspaceClassifier(fit_intercept=False).fit(X, ["flat", "flat", "steep", "steep"])
+    >>> model.predict([[5.0, 0.2]]).tolist()
+    ['flat']
+    """
+
+    def __init__(
+        self, n_components: int | None = None, *, fit_intercept: bool = True, class_weight: Any = None
+    ) -> None:
+        self.n_components = n_components
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> NearestSubspaceClassifier:
+        """Learn the subspaces of these samples, and forget earlier ones."""
+        X, y = validate_data(self, X, y, dtype=np.float64, order="C")
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        X, y, weights = X[weights > 0], y[weights > 0], weights[weights > 0]
+        self.classes_, labels = encode(y)
+        need_two_classes(type(self).__name__, self.classes_)
+        self.class_log_weights_ = log_weights(self.class_weight, self.classes_, y)
+        self.intercept_ = _row_length(X, weights) if self.fit_intercept else 0.0
+        rows = self._lifted(X)
+        self._check_components(rows.shape[1])
+        self._calibrate(rows, labels, weights, holdout_by_content(X, _HELD_OUT))
+        self.subspaces_ = self._learn(rows, labels, weights)
+        self._sizes = np.bincount(labels, minlength=len(self.classes_))
+        self._recent: tuple[Array, Array] | None = None
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> NearestSubspaceClassifier:
+        """Add a batch. The first call needs ``classes``, all labels that may come."""
+        first = not hasattr(self, "classes_")
+        if first and classes is None:
+            raise ValueError("classes must be given to the first call of partial_fit: all labels that may come")
+        X, y = validate_data(self, X, y, dtype=np.float64, order="C", reset=first)
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if first:
+            self._begin(X, weights, np.unique(classes))
+        _, labels = encode(y, self.classes_)
+        rows = self._lifted(X)
+        if self._recent is None:
+            self._continue_from_fit()
+        if not first:
+            self._calibrate_on_recent(rows, labels)
+        self.subspaces_.partial_fit(_tensor(rows, weights), torch.as_tensor(labels))
+        return self
+
+    def _begin(self, X: Array, weights: Array, classes: Array) -> None:
+        need_two_classes(type(self).__name__, classes)
+        self.classes_ = classes
+        self.class_log_weights_ = log_weights(self.class_weight, classes, classes, partial=True)
+        self.intercept_ = _row_length(X, weights) if self.fit_intercept else 0.0
+        self._check_components(self._lifted(X[:1]).shape[1])
+        self.subspaces_ = NearestSubspace(len(classes), self.n_components)
+        self.temperature_ = START
+        self._recent = (np.empty((0, len(classes))), np.empty(0, dtype=np.int64))
+        self.holdout_novelty_ = np.empty(0)
+
+    def _continue_from_fit(self) -> None:
+        # fit keeps no moments, but its subspaces and their energies are the leading part of them
+        bases, energies = self.subspaces_.bases, self.subspaces_.energies
+        sizes = torch.as_tensor(self._sizes, dtype=bases.dtype)
+        self.subspaces_ = NearestSubspace(len(self.classes_), bases.shape[2])
+        self.subspaces_.scatter = (bases * (energies * sizes[:, None])[:, None]) @ bases.mT
+        self.subspaces_.sizes = sizes
+        self.subspaces_._stale = True
+        self._recent = (np.empty((0, len(self.classes_))), np.empty(0, dtype=np.int64))
+
+    def _calibrate_on_recent(self, rows: Array, labels: Array) -> None:
+        seen, known = self._recent or (np.empty((0, len(self.classes_))), np.empty(0, dtype=np.int64))
+        scores = np.concatenate([seen, -relative_residuals(self.subspaces_, rows)])[-RECENT:]
+        self._recent = (scores, np.concatenate([known, labels])[-RECENT:])
+        self.temperature_ = fit_temperature(*self._recent)
+        self.holdout_novelty_ = -scores.max(axis=1)
+
+    def _calibrate(self, rows: Array, labels: Array, weights: Array, held: Array) -> None:
+        kept = ~held
+        if not held.any() or len(np.unique(labels[kept])) < len(self.classes_):
+            held, kept = np.ones_like(held), np.ones_like(held)  # too few to hold any out
+        scores = -relative_residuals(self._learn(rows[kept], labels[kept], weights[kept]), rows[held])
+        self.temperature_ = fit_temperature(scores, labels[held], weights[held])
+        self.holdout_novelty_ = -scores.max(axis=1)
+
+    def _learn(self, rows: Array, labels: Array, weights: Array) -> NearestSubspace:
+        subspaces = NearestSubspace(len(self.classes_), self.n_components)
+        return subspaces.fit(_tensor(rows, weights), torch.as_tensor(labels))
+
+    def _check_components(self, dim: int) -> None:
+        if self.n_components is not None and not 1 <= self.n_components <= dim:
+            raise ValueError(
+                f"n_components must lie between 1 and {dim}, the number of dimensions, got {self.n_components}"
+            )
+
+    def _lifted(self, X: Array) -> Array:
+        return np.column_stack([X, np.full(len(X), self.intercept_)]) if self.fit_intercept else X
+
+    def _residuals(self, X: Any) -> Array:
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, order="C", reset=False)
+        return relative_residuals(self.subspaces_, self._lifted(X))
+
+
+def _row_length(X: Array, weights: Array) -> float:
+    total = weights.sum()
+    squared = float(weights @ np.square(X).sum(axis=1)) / total if total > 0 else 0.0
+    return float(np.sqrt(squared)) or 1.0
+
+
+def _tensor(rows: Array, weights: Array) -> torch.Tensor:
+    # Σ w z zᵀ is the second moment of rows that are √w as long
+    return torch.as_tensor(rows * np.sqrt(weights)[:, None])
