@@ -155,7 +155,7 @@ def test_copies_of_weights_in_bfloat16_are_what_autocast_makes() -> None:
 
 
 def test_metrics_are_made_before_latching(tmp_path: Path) -> None:
-    """Right after latching M is a hundredth of what it is between: the curve would have dips that nothing in it made."""
+    """Right after latching M is a hundredth of what it is between: the curve would have dips that no step made."""
     run = fit(recipe("digits", epochs=60, latch_every=20, log_every=10, device="cpu"), out=tmp_path / "run")
     gaps = {line["epoch"]: line["mismatch"] for line in RunFolder(run.folder).read_metrics()}
     assert min(gaps[20], gaps[40]) > 0.3 * gaps[30]
