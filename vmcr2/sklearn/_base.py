@@ -72,7 +72,7 @@ class RateReductionBase(BaseEstimator):  # type: ignore[misc]
 
     def _inputs(self, X: Array, settings: Settings, featurizer: Featurizer) -> Tensor:
         """Standardised in float64, then float32 for the network."""
-        x: Tensor = featurizer.standardize(torch.as_tensor(X, dtype=torch.float64, device=settings.device))
+        x: Tensor = featurizer.standardize(torch.tensor(X, dtype=torch.float64, device=settings.device))
         return x.float()
 
     def _keep(self, trainer: Trainer) -> None:
@@ -92,7 +92,7 @@ class RateReductionBase(BaseEstimator):  # type: ignore[misc]
         device = self.featurizer_.mean.device
         parts = []
         for start in range(0, len(X), _CHUNK):
-            x = torch.as_tensor(X[start : start + _CHUNK], dtype=torch.float64, device=device)
+            x = torch.tensor(X[start : start + _CHUNK], dtype=torch.float64, device=device)
             parts.append(self.featurizer_(self.featurizer_.standardize(x)).cpu().numpy())
         features: Array = np.concatenate(parts)
         return features

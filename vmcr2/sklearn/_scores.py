@@ -18,7 +18,7 @@ from ._labels import refuse, shown, unseen
 
 def relative_residuals(subspaces: NearestSubspace, z: Array) -> Array:
     """The share of ‖z‖² outside every class's subspace, (n, k), in [0, 1]; 1 where z is 0 or a class has no samples."""
-    points = torch.as_tensor(z)
+    points = torch.tensor(z)  # a copy: torch warns of arrays that may not be written to
     energy = points.square().sum(1, keepdim=True)
     share = subspaces.residuals(points) / energy.clamp_min(torch.finfo(points.dtype).tiny)
     empty = (subspaces.bases == 0).all(2).all(1)
