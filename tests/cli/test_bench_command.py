@@ -2,41 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 import torch
+from command_line import Said, in_process
 from typer.testing import CliRunner
 
 from vmcr2.bench import _contenders as ways
 from vmcr2.bench import latch, objectives
-from vmcr2.cli import app, main
-
-
-class Said(NamedTuple):
-    code: int
-    out: str
-    err: str
+from vmcr2.cli import app
 
 
 def said_by(*args: str) -> Said:
-    out, err = io.StringIO(), io.StringIO()
-    before = sys.argv
-    sys.argv = ["vmcr2", "bench", *args]
-    try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            main()
-        code: Any = 0
-    except SystemExit as error:
-        code = error.code or 0
-    finally:
-        sys.argv = before
-    return Said(code, out.getvalue(), err.getvalue())
+    return in_process("bench", *args)
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import gzip
 import io
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
+from command_line import Said, in_process
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -48,12 +48,6 @@ FILES = {
 no_cuda = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
 
 
-class Said(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
 def tree(folder: Path) -> dict[str, tuple[int, bytes]]:
     """Every file and folder with its time of change and its bytes."""
     return {
@@ -73,22 +67,6 @@ def strict(text: str) -> Any:
         raise AssertionError(f"{name} is not JSON")
 
     return json.loads(text, parse_constant=refuse)
-
-
-def in_process(*args: str) -> Said:
-    """``main()`` as the installed command runs it; anything but an exit is a traceback to the user."""
-    out, err = io.StringIO(), io.StringIO()
-    before = sys.argv
-    sys.argv = ["vmcr2", *args]
-    try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            main()
-        code: Any = 0
-    except SystemExit as error:
-        code = error.code or 0
-    finally:
-        sys.argv = before
-    return Said(code, out.getvalue(), err.getvalue())
 
 
 def subprocessed(*args: str, cwd: Path, **environment: str) -> Said:

@@ -2,44 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import re
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
+from command_line import Said, in_process
 from rich.console import Console
 from typer.testing import CliRunner
 
-from vmcr2.cli import _sweep, app, main
+from vmcr2.cli import _sweep, app
 from vmcr2.data import Source
 from vmcr2.train import TrainingError
 
 QUICK = ("--epochs", "1", "--set", "hidden=32", "--set", "eval_every=0")
 
 
-class Said(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
 def said_by(*args: str) -> Said:
-    out, err = io.StringIO(), io.StringIO()
-    before = sys.argv
-    sys.argv = ["vmcr2", "sweep", *args]
-    try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            main()
-        code: Any = 0
-    except SystemExit as error:
-        code = error.code or 0
-    finally:
-        sys.argv = before
-    return Said(code, out.getvalue(), err.getvalue())
+    return in_process("sweep", *args)
 
 
 @pytest.fixture(autouse=True)
