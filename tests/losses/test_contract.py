@@ -27,6 +27,8 @@ LOSSES: dict[str, Callable[[], Loss]] = {
     "VMCR2 debiased": variational(debias=True, weight=5.0),
     "VMCR2 simplex": variational(codes="simplex"),
     "VMCR2 rescaled": variational(codes="rescaled"),
+    "VMCR2 rescaled to a trace": variational(codes="rescaled", codes_trace=5.0),
+    "VMCR2 with multipliers": variational(multiplier_rate=0.5, weight=5.0),
 }
 
 

@@ -27,11 +27,17 @@ class OwnTerms(NamedTuple):
 
 
 def own_terms(
-    dictionary: Tensor, codes: Tensor, proportions: Tensor, c: float, num_samples: int, guard: Guard
+    dictionary: Tensor,
+    codes: Tensor,
+    proportions: Tensor,
+    c: float,
+    num_samples: int,
+    guard: Guard,
+    matched: Tensor | None = None,
 ) -> OwnTerms:
-    """R^v with its gradients, and beside it the dictionary's part of the mismatch."""
+    """R^v with its gradients, and beside it the dictionary's part of the mismatch (of ``matched`` codes, if others)."""
     with Aside(dictionary, lane=3) as side:
-        atoms = _mismatch.atom_terms(dictionary, codes, proportions, num_samples)
+        atoms = _mismatch.atom_terms(dictionary, codes if matched is None else matched, proportions, num_samples)
     rates = rate.expansion_with_gradients(dictionary, codes, proportions, c, guard)
     side.join()
     return OwnTerms(rates, atoms)

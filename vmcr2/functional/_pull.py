@@ -6,6 +6,7 @@ not wait for each other run side by side on a GPU; each has a flag of its own, j
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -17,7 +18,7 @@ from ._linalg import Guard, products_as_asked
 from ._logdets import compression, expansion_gradient, hard_compression
 from ._pairs import same_class_pairs
 from ._problem import Problem, Scalar
-from ._steps import CodesRule, Prepared, dictionary_rate, take_step
+from ._steps import Atoms, Prepared, dictionary_rate, take_step
 from ._streams import Aside
 
 
@@ -44,19 +45,18 @@ def exact_pull(z: Tensor, classes: Classes, eps_sq: float, guard: Guard) -> Tens
 
 def variational_pull(
     z: Tensor,
-    dictionary: Tensor,
-    codes: Tensor,
+    atoms: Atoms,
     ahead: Ahead,
     *,
     eps_sq: float,
     weight: Scalar,
     nu_dictionary: Scalar,
-    codes_rule: CodesRule,
+    project: Callable[[Tensor], Tensor],
     batch_expansion: Tensor | None,
     debias: bool,
     guard: Guard,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Algorithm 1's step, then ∂((μ/2m)M − β·R)/∂z at the new (Γ, Â), and these; β None leaves R out."""
+) -> tuple[Tensor, Atoms]:
+    """Algorithm 1's step, then ∂((μ/2m)M − β·R)/∂z at the new (Γ, Â, U), and these; β None leaves R out."""
     classes, prepared = ahead
     scale = 4.0 / len(z) * weight
     first = _Branch(z, guard)
@@ -73,15 +73,15 @@ def variational_pull(
         measuring.join()
         return rate
 
-    dictionary, codes = take_step(problem, dictionary, codes, prepared, joined_rate, codes_rule)
-    model = _mismatch.coordinates_of(z, classes, dictionary, codes.T * -scale)
+    atoms = take_step(problem, atoms, prepared, joined_rate, project)
+    model = _mismatch.coordinates_of(z, classes, atoms.dictionary, atoms.matched.T * -scale)
     pulling.join()
     with products_as_asked():
-        gradient = torch.addmm(pull, model, dictionary.T)
+        gradient = torch.addmm(pull, model, atoms.dictionary.T)
     spreading.join()
     first.report()
     second.report()
-    return gradient if spread is None else gradient.sub_(spread), dictionary, codes
+    return gradient if spread is None else gradient.sub_(spread), atoms
 
 
 class _Branch:

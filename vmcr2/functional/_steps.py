@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, cast, get_args
 
 import torch
 from torch import Tensor
 
 from ._classes import Classes, safe_reciprocal
-from ._inputs import check_features, check_not_negative, read_classes
+from ._inputs import check_features, check_not_negative, check_positive, read_classes
 from ._linalg import Guard, full_precision, products_as_asked, working_dtype
-from ._mismatch import coherence_norm
+from ._mismatch import atom_product, coherence_norm
 from ._problem import Problem, Scalar, build_problem, own_terms, read_problem, weight_from
 from ._projections import project_nonnegative, project_simplex, rescale_trace, unit_columns
 from ._streams import Aside
@@ -95,6 +95,7 @@ def variational_step(
     nu_dictionary: Scalar = 5.0,
     nu_codes: Scalar = 5.0,
     codes_rule: CodesRule = "free",
+    codes_trace: float = 1.0,
     cap_codes_step: bool = True,
     max_class_size: int | None = None,
     validate: bool = True,
@@ -112,8 +113,9 @@ def variational_step(
         weight: μm/2, the weight of M/m².
         nu_dictionary: ν_Γ; the step is ν_Γ/L_Γ, and none where L_Γ = 0 (all codes zero).
         nu_codes: ν_A; the step is ν_A/L_j.
-        codes_rule: "free" (non-negative, the paper's), "simplex" (Euclidean projection onto trace 1) or "rescaled"
-            (divided by the trace).
+        codes_rule: "free" (non-negative, the paper's), "simplex" (Euclidean projection onto a trace) or "rescaled"
+            (multiplied to have it).
+        codes_trace: that trace; unit features have 1.
         cap_codes_step: keep ν_A·λ_max(G₂)/‖G₂‖_F below 2, beyond which small or coherent dictionaries overshoot.
         max_class_size: as in :func:`rate_reduction`.
         validate: look at the values and raise ``ValueError``.
@@ -128,6 +130,7 @@ def variational_step(
     """
     guard = Guard(validate, fault)
     check_codes_rule(codes_rule)
+    check_positive(codes_trace, "codes_trace")
     for name, nu in (("nu_dictionary", nu_dictionary), ("nu_codes", nu_codes)):
         if not isinstance(nu, Tensor):
             check_not_negative(nu, name)
@@ -144,8 +147,7 @@ def variational_step(
             guard=guard,
         )
         prepared = prepare_step(
-            dictionary,
-            codes,
+            Atoms(dictionary, codes),
             problem.classes,
             c=problem.c,
             weight=problem.weight,
@@ -154,7 +156,23 @@ def variational_step(
             guard=guard,
         )
         rate = dictionary_rate(problem, prepared, nu_dictionary)
-        return take_step(problem, dictionary, codes, prepared, lambda: rate, codes_rule)
+        project = codes_projection(codes_rule, codes_trace)
+        moved = take_step(problem, Atoms(dictionary, codes), prepared, lambda: rate, project)
+        return moved.dictionary, moved.codes
+
+
+class Atoms(NamedTuple):
+    """What Algorithm 1 moves beside the network: Γ, Â, and the multipliers of an augmented Lagrangian, if any."""
+
+    dictionary: Tensor
+    codes: Tensor
+    multipliers: Tensor | None = None
+    """U, (q, k), scaled by 1/2w: what is matched to the data is Γ Diag(Â_j − U_j) Γᵀ (docs/theory.md)."""
+
+    @property
+    def matched(self) -> Tensor:
+        """Â − U: the codes that stand in the mismatch."""
+        return self.codes if self.multipliers is None else self.codes - self.multipliers
 
 
 class Prepared(NamedTuple):
@@ -169,34 +187,47 @@ class Prepared(NamedTuple):
     spreading: Tensor
     """(4w/m)Âᵀ, (k, q): Zᵀ(ZΓ ∘ of each sample's class) is the data's part."""
     largest: Tensor
-    """max_l Â_lj, (k,)."""
+    """max_l |Â_lj|, (k,)."""
+    multipliers: Tensor | None = None
+    """Uᵀ after its step but for the data's part, (k, q)."""
+    answering: Tensor | None = None
+    """ρ/n_j, (k,): what Σ_{i∈j} (γ_lᵀz_i)² adds to it."""
 
 
 def prepare_step(
-    dictionary: Tensor,
-    codes: Tensor,
+    atoms: Atoms,
     classes: Classes,
     *,
     c: float,
     weight: Scalar,
     nu_codes: Scalar,
     cap_codes_step: bool,
+    multiplier_rate: float = 0.0,
     guard: Guard,
 ) -> Prepared:
     """All of a step that the labels, Γ and Â decide: R^v's gradients, the dictionary's part of M, the codes' rate."""
     m = classes.num_samples
-    rates, atoms = own_terms(dictionary, codes, classes.proportions, c, m, guard)
-    nu = (CODES_STEP_LIMIT * atoms.frobenius / atoms.largest_row).clamp(max=nu_codes) if cap_codes_step else nu_codes
+    dictionary, codes, multipliers = atoms
+    matched = atoms.matched
+    rates, atom_terms = own_terms(dictionary, codes, classes.proportions, c, m, guard, matched)
+    limit = CODES_STEP_LIMIT * atom_terms.frobenius / atom_terms.largest_row
+    nu = limit.clamp(max=nu_codes) if cap_codes_step else nu_codes
     # the gradient below lacks the factor γ_j that L_j = 2w γ_j ‖G₂‖_F has: it cancels; an absent class stays
-    step = torch.where(classes.proportions > 0, nu / (2.0 * weight * atoms.frobenius), 0.0)
-    own = c / 2 * (rates.leverage.unsqueeze(1) - 1.0 / (1.0 + c * codes)) - 2.0 * weight * atoms.product
-    return Prepared(
+    step = torch.where(classes.proportions > 0, nu / (2.0 * weight * atom_terms.frobenius), 0.0)
+    own = c / 2 * (rates.leverage.unsqueeze(1) - 1.0 / (1.0 + c * codes)) - 2.0 * weight * atom_terms.product
+    per_sample = safe_reciprocal(classes.sizes)
+    prepared = Prepared(
         codes=torch.addcmul(codes, own, step).T.contiguous(),
-        summing=2.0 * weight * step * safe_reciprocal(classes.sizes),
-        dictionary=rates.dictionary_gradient - 4.0 * weight * atoms.gradient,
-        spreading=(4.0 / m * weight * codes.T).contiguous(),
-        largest=codes.amax(0),
+        summing=2.0 * weight * step * per_sample,
+        dictionary=rates.dictionary_gradient - 4.0 * weight * atom_terms.gradient,
+        spreading=(4.0 / m * weight * matched.T).contiguous(),
+        largest=matched.abs().amax(0),
     )
+    if multipliers is None:
+        return prepared
+    gap = multiplier_rate * atom_product(dictionary, codes, m)
+    answered = torch.where(classes.proportions > 0, multipliers - gap, multipliers)
+    return prepared._replace(multipliers=answered.T.contiguous(), answering=multiplier_rate * per_sample)
 
 
 def dictionary_rate(problem: Problem, prepared: Prepared, nu: Scalar) -> Tensor:
@@ -208,20 +239,25 @@ def dictionary_rate(problem: Problem, prepared: Prepared, nu: Scalar) -> Tensor:
 
 def take_step(
     problem: Problem,
-    dictionary: Tensor,
-    codes: Tensor,
+    atoms: Atoms,
     prepared: Prepared,
     rate: Callable[[], Tensor],
-    codes_rule: CodesRule,
-) -> tuple[Tensor, Tensor]:
+    project: Callable[[Tensor], Tensor],
+) -> Atoms:
     """The rest of the step, on a checked problem. ``rate`` is asked for as late as it can be."""
     z, classes = problem.z, problem.classes
+    dictionary, codes, multipliers = atoms
+    # no multiplier is larger than this where codes are stationary and atoms orthogonal: R^v and R^v_c pull no harder
+    bound = cast(Tensor, problem.c / (4.0 * problem.weight))
     with products_as_asked():
         coordinates = z @ dictionary
         squares = coordinates.square()
         with Aside(z, lane=2) as moving:
             moved = classes.add_sums(prepared.codes, prepared.summing, squares)
-            new_codes = torch.where(classes.proportions > 0, apply_codes_rule(moved.T, codes_rule), codes)
+            new_codes = torch.where(classes.proportions > 0, project(moved.T), codes)
+            if prepared.multipliers is not None and prepared.answering is not None:
+                answered = classes.add_sums(prepared.multipliers, prepared.answering, squares).T
+                multipliers = answered.clamp(-bound, bound)
         data = coordinates.mul_(classes.spread(prepared.spreading))
         by_dictionary = torch.addmm(prepared.dictionary, z.T, data)
     # a step away from unit columns: their squares are in range, or the step is not sound
@@ -229,12 +265,17 @@ def take_step(
     moving.join()
     sound = torch.isfinite(new_dictionary.sum() + new_codes.sum())
     problem.guard.report(~sound, lambda: "z, dictionary or codes are so large that a step of Algorithm 1 overflows")
-    return torch.where(sound, new_dictionary, dictionary), torch.where(sound, new_codes, codes)
+    if multipliers is not None and atoms.multipliers is not None:
+        multipliers = torch.where(sound & torch.isfinite(multipliers.sum()), multipliers, atoms.multipliers)
+    return Atoms(torch.where(sound, new_dictionary, dictionary), torch.where(sound, new_codes, codes), multipliers)
 
 
-def apply_codes_rule(codes: Tensor, rule: CodesRule) -> Tensor:
-    """The projection that a rule stands for."""
-    return _PROJECTIONS[rule](codes)
+def codes_projection(rule: CodesRule, trace: float = 1.0) -> Callable[[Tensor], Tensor]:
+    """The projection that a rule stands for; both rules with a trace are scaled by it."""
+    project = _PROJECTIONS[rule]
+    if rule == "free" or trace == 1.0:
+        return project
+    return lambda codes: trace * project(codes / trace)
 
 
 def check_codes_rule(rule: str) -> None:

@@ -236,15 +236,26 @@ def check_proportions(proportions: Tensor, codes: Tensor) -> None:
         )
 
 
-def terms_of(problem: Problem, dictionary: Tensor, codes: Tensor, *, with_expansion: bool = True) -> VariationalTerms:
-    """Eq. 7 and R(z) of a checked problem; R(z) can be left out, as a zero, where it is not wanted."""
+def terms_of(
+    problem: Problem,
+    dictionary: Tensor,
+    codes: Tensor,
+    *,
+    matched: Tensor | None = None,
+    with_expansion: bool = True,
+) -> VariationalTerms:
+    """Eq. 7 and R(z) of a checked problem; R(z) can be left out, as a zero, where it is not wanted.
+
+    With multipliers the objective penalises the mismatch of ``matched`` codes, not that of the codes themselves.
+    """
     m = len(problem.z)
     proportions = problem.classes.proportions
     D = problem.mismatch(dictionary, codes)
     R_v = _expansion(dictionary, codes, proportions, problem.c, problem.guard)
     R_vc = rate.compression_value(codes, proportions, problem.c)
     R = expansion(problem.z, problem.eps_sq, "auto", problem.guard) if with_expansion else torch.zeros_like(R_v)
-    return VariationalTerms(R_v, R_vc, m**2 * D, R_v - R_vc - problem.weight * D, R)
+    penalised = D if matched is None else problem.mismatch(dictionary, matched)
+    return VariationalTerms(R_v, R_vc, m**2 * D, R_v - R_vc - problem.weight * penalised, R)
 
 
 def _expansion(dictionary: Tensor, codes: Tensor, proportions: Tensor, c: float, guard: Guard) -> Tensor:

@@ -130,6 +130,6 @@ def _figures(folder: RunFolder) -> dict[str, Any]:
     manifest = json.loads(folder.manifest.read_text())
     figures = {name: manifest[name] for name in ("device", "vmcr2", "torch", "git_commit")}
     metrics = folder.read_metrics()
-    if metrics and "codes_trace" in metrics[-1]:
-        figures["codes_trace"] = metrics[-1]["codes_trace"]
-    return figures
+    last = metrics[-1] if metrics else {}
+    wanted = ("codes_trace", "variational_expansion", "variational_compression")
+    return figures | {name: last[name] for name in wanted if name in last}

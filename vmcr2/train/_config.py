@@ -83,7 +83,13 @@ class Config:
     atoms_per_class: int = 20
     """q/k."""
     codes: Literal["free", "simplex", "rescaled"] = "free"
-    """The set the codes are kept in."""
+    """The set the codes are kept in: not negative, or with a fixed trace too."""
+    codes_trace: float = 1.0
+    """That trace."""
+    keep_trace: bool = False
+    """Latching leaves the trace of free codes where the steps have brought it."""
+    multiplier_rate: float = 0.0
+    """ρ, the step of an augmented Lagrangian's multipliers; 0 is the plain penalty."""
     cap_codes_step: bool = True
     """Keep the codes' step out of divergence."""
     latch_every: int = 50
@@ -223,7 +229,7 @@ def _wanted(kind: Any) -> str:
     return {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}[kind]
 
 
-_POSITIVE = ("eps_sq", "loss_scale", "lr", "mu", "weight", "mu_end", "weight_end")
+_POSITIVE = ("eps_sq", "loss_scale", "lr", "mu", "weight", "mu_end", "weight_end", "codes_trace")
 _NOT_NEGATIVE = (
     "batch_expansion",
     "nu_dictionary",
@@ -231,6 +237,7 @@ _NOT_NEGATIVE = (
     "batch_expansion_end",
     "nu_dictionary_end",
     "nu_codes_end",
+    "multiplier_rate",
     "momentum",
     "weight_decay",
     "warmup_epochs",

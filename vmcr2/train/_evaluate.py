@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ..classifiers import NearestSubspace
 from ..data import Split
-from ..functional import rate_reduction, subspace_overlap
+from ..functional import nearest_subspace, rate_reduction, subspace_overlap
 from ..functional._classes import ClassGroup, HardClasses
 from ..functional._linalg import Guard
+from ..losses import VMCR2Loss
 from ._config import Config
 from ._numerics import arranged, numerics
 from ._step import unaugmented
@@ -19,6 +20,7 @@ from ._step import unaugmented
 _EMBED_BATCH = {"cpu": 2000, "cuda": 10_000}  # few large batches: on a GPU small ones are all launching
 _COSINE_SAMPLE = 10_000
 _NEIGHBOURS = 5
+_COMPONENTS = (1, 2, 3, 5, 8, 12, 20)
 _GRAM_FLOATS = 2**25
 
 
@@ -76,6 +78,27 @@ def evaluate_unseen(side: TrainingSide, features: Tensor, labels: Tensor, num_cl
         "class_mean_accuracy": accuracy(nearest_class_mean(side, features, num_classes), labels),
         "neighbours_accuracy": accuracy(nearest_neighbours(side, features, num_classes), labels),
     }
+
+
+def evaluate_choices(
+    side: TrainingSide, features: Tensor, labels: Tensor, num_classes: int, objective: nn.Module
+) -> dict[str, Any]:
+    """Accuracies of other classifiers that could be chosen: only for images that are held out to choose by."""
+    figures: dict[str, Any] = {}
+    counts = [count for count in _COMPONENTS if count <= features.shape[1]]
+    widest = NearestSubspace(num_classes, counts[-1]).fit(side.features, side.labels).bases
+    figures["accuracy_by_components"] = {
+        str(count): accuracy(nearest_subspace(features, widest[:, :, :count]), labels) for count in counts
+    }
+    if isinstance(objective, VMCR2Loss):
+        figures["dictionary_accuracy"] = accuracy(nearest_model(objective, features), labels)
+    return figures
+
+
+def nearest_model(objective: VMCR2Loss, features: Tensor) -> Tensor:
+    """The class whose Γ Diag(Â_j) Γᵀ, scaled to trace 1, has the most of a feature: the dictionary as classifier."""
+    codes = objective.codes / objective.codes.sum(0).clamp_min(torch.finfo(objective.codes.dtype).tiny)
+    return ((features @ objective.dictionary.to(features.dtype)).square() @ codes.to(features.dtype)).argmax(1)
 
 
 def accuracy(predicted: Tensor, labels: Tensor) -> float:

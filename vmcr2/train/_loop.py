@@ -23,7 +23,7 @@ from ._checkpoint import Position, load_checkpoint, save_checkpoint
 from ._config import Config
 from ._engine import Engine
 from ._errors import UserError
-from ._evaluate import TrainingSide, accuracy, embed, evaluate_training, evaluate_unseen
+from ._evaluate import TrainingSide, accuracy, embed, evaluate_choices, evaluate_training, evaluate_unseen
 from ._folder import RunFolder, manifest, read_tensors, write_tensors
 from ._metrics import batch_rates, due, what_broke
 from ._numerics import placed
@@ -239,9 +239,10 @@ class Trainer:
         """Features of images that were not trained on, and the accuracies on them."""
         features = embed(self.config, self.network, unseen, self.device)
         labels = unseen.labels.to(self.device)
-        figures: dict[str, Any] = {
-            f"{name}_{key}": value for key, value in evaluate_unseen(side, features, labels, self.num_classes).items()
-        }
+        found: dict[str, Any] = dict(evaluate_unseen(side, features, labels, self.num_classes))
+        if name == "holdout":
+            found |= evaluate_choices(side, features, labels, self.num_classes, self.objective)
+        figures = {f"{name}_{key}": value for key, value in found.items()}
         if isinstance(self.objective, CrossEntropy):
             with torch.no_grad():
                 figures["head_accuracy"] = accuracy(self.objective.predict(features), labels)

@@ -1,0 +1,144 @@
+"""The search for the recipes: runs studies of studies.py that have no line in experiments/search/NAME.jsonl yet.
+
+    python experiments/search/run.py rates forces --parallel 5
+    python experiments/search/run.py --show rates
+
+Data are found as everywhere (VMCR2_DATA). Each run holds 5,000 training images out; the test set is not opened. The
+lines go to --lines (this folder), the runs' curves to --runs. A run without a line is made again by the same command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import sys
+import time
+from collections import deque
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1])]
+
+from studies import Try, studies  # noqa: E402
+from variants import VARIANTS  # noqa: E402
+
+from vmcr2.sweep._mps import multi_process_service  # noqa: E402
+from vmcr2.sweep._points import changes  # noqa: E402
+from vmcr2.sweep._runs import Job, Outcome, Runner, prune  # noqa: E402
+
+_RUNNER: list[Runner] = []  # one for the life of a worker: it keeps the data
+
+
+def make(attempt: Try, folder: Path) -> Outcome:
+    """In a worker: one run."""
+    if not _RUNNER:
+        _RUNNER.append(Runner())
+    with VARIANTS[attempt.variant]():
+        return _RUNNER[0](Job(attempt.config, folder))
+
+
+def read_lines(path: Path) -> dict[str, dict[str, Any]]:
+    """The lines of a study by the runs' identities."""
+    if not path.exists():
+        return {}
+    return {line["id"]: line for line in map(json.loads, path.read_text().splitlines())}
+
+
+def line_of(attempt: Try, outcome: Outcome) -> dict[str, Any]:
+    """What is kept of a run."""
+    return {
+        "id": attempt.id,
+        "called": attempt.called,
+        "variant": attempt.variant,
+        "recipe": attempt.config.recipe,
+        "seed": attempt.config.seed,
+        "epochs": attempt.config.epochs,
+        "changes": changes(attempt.config),
+        **outcome.figures,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def run(names: list[str], lines: Path, runs: Path, parallel: int, seconds: float) -> None:
+    """Make what has no line; begin nothing after ``seconds``."""
+    began = time.monotonic()
+    todo: deque[tuple[str, Try]] = deque()
+    for name in names:
+        known = read_lines(lines / f"{name}.jsonl")
+        todo.extend((name, attempt) for attempt in studies()[name] if attempt.id not in known)
+    lines.mkdir(parents=True, exist_ok=True)
+    sharing = multi_process_service() if parallel > 1 else nullcontext("one after another")
+    with sharing as note:
+        print(f"{len(todo)} runs, {note}", flush=True)
+        with ProcessPoolExecutor(parallel, mp_context=multiprocessing.get_context("spawn")) as pool:
+            active: dict[Future[Outcome], tuple[str, Try, Path]] = {}
+            while todo or active:
+                while todo and len(active) < parallel and time.monotonic() - began < seconds:
+                    name, attempt = todo.popleft()
+                    folder = runs / name / attempt.id
+                    active[pool.submit(make, attempt, folder)] = (name, attempt, folder)
+                if not active:
+                    print(f"out of time, {len(todo)} runs left", flush=True)
+                    return
+                for future in wait(active, return_when=FIRST_COMPLETED).done:
+                    name, attempt, folder = active.pop(future)
+                    outcome = future.result()
+                    if outcome.lost is not None:
+                        print(f"lost: {name} {attempt.called}: {outcome.lost}\n{outcome.trace or ''}", flush=True)
+                        continue
+                    line = line_of(attempt, outcome)
+                    with (lines / f"{name}.jsonl").open("a") as file:
+                        file.write(json.dumps(line, ensure_ascii=False) + "\n")
+                    prune(folder)
+                    print(f"{time.monotonic() - began:4.0f} s  {name:10} {shown(line)}", flush=True)
+
+
+def shown(line: dict[str, Any]) -> str:
+    """A line for people."""
+    if "failed" in line:
+        return f"{line['called']}: failed, {line['failed']}"
+    parts = line["holdout_accuracy_by_components"]
+    best = max(parts, key=lambda count: parts[count])
+    words = [
+        f"{line['holdout_accuracy']:.4f}",
+        f"ΔR {line['train_delta_r']:6.1f} / {line['batch_delta_r']:6.1f}",
+        f"train {line['train_accuracy']:.3f}",
+        f"mean {line['holdout_class_mean_accuracy']:.3f}",
+        f"best at {best}: {parts[best]:.3f}",
+    ]
+    for key, text in (("head_accuracy", "head"), ("holdout_dictionary_accuracy", "Γ"), ("codes_trace", "trace")):
+        if key in line:
+            words.append(f"{text} {line[key]:.3f}")
+    if "variational_expansion" in line:
+        words.append(f"R^v−R^v_c {line['variational_expansion'] - line['variational_compression']:.0f}")
+    called = line["called"] + (f" [{line['variant']}]" if line["variant"] else "")
+    return "  ".join([*words, f"{line['seconds']:.0f} s", called])
+
+
+def main() -> None:
+    """As the first lines of this file say."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="+", choices=list(studies()), metavar="STUDY")
+    parser.add_argument("--parallel", type=int, default=1)
+    parser.add_argument("--lines", type=Path, default=HERE)
+    parser.add_argument("--runs", type=Path, default=Path("runs/search"))
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin nothing after so long")
+    parser.add_argument("--show", action="store_true", help="print the lines that are there, best first")
+    given = parser.parse_args()
+    if given.show:
+        for name in given.names:
+            print(name)
+            found = read_lines(given.lines / f"{name}.jsonl").values()
+            for line in sorted(found, key=lambda line: -line.get("holdout_accuracy", 0.0)):
+                print("  " + shown(line))
+        return
+    run(given.names, given.lines, given.runs, given.parallel, given.seconds)
+
+
+if __name__ == "__main__":
+    main()

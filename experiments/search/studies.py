@@ -1,0 +1,170 @@
+"""What was tried: named lists of runs. A run is known by its settings, so a list can be extended and run again.
+
+Settings are spelled out where the recipes may change: START is where the search began, not what the recipes are now.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from vmcr2.sweep import Point
+from vmcr2.train import Config, recipe
+
+HOLDOUT = 5000
+
+
+@dataclass(frozen=True)
+class Try:
+    """A run: a configuration, what it is called in its study, and the variant of the code it is made with, if any."""
+
+    config: Config
+    called: str
+    variant: str = ""
+
+    @property
+    def id(self) -> str:
+        """As in a sweep, with the variant's name behind it."""
+        return Point(self.config).id + (f"-{self.variant}" if self.variant else "")
+
+
+def _tries(base: Config, *settings: dict[str, Any], variant: str = "") -> list[Try]:
+    """One run for each dictionary of changes."""
+    made = []
+    for changes in settings:
+        called = " ".join(f"{name}={value}" for name, value in changes.items()) or "the start"
+        made.append(Try(base.replace(**changes), called, variant))
+    return made
+
+
+def _base(name: str, **settings: Any) -> Config:
+    return recipe(name, holdout=HOLDOUT, **settings)
+
+
+START = _base(
+    "cifar100-vmcr2",
+    epochs=200,
+    lr=0.3,
+    loss_scale=0.05,
+    weight_decay=5e-4,
+    weight=20.0,
+    batch_expansion=0.1,
+    debias=True,
+    schedule="cosine",
+    nesterov=True,
+    latch_every=50,
+    atoms_per_class=10,
+    nu_dictionary=5.0,
+    nu_codes=5.0,
+    eval_every=100,
+)
+"""FINDINGS §4b, row 5: where the search began."""
+
+SHORT = START.replace(epochs=100)
+
+CE = _base("cifar100-ce", epochs=200, lr=1.0, weight_decay=5e-4, schedule="cosine", nesterov=True, eval_every=100)
+MCR2 = _base("cifar100-mcr2", epochs=100, eval_every=100)
+MNIST = _base(
+    "mnist-vmcr2",
+    epochs=100,
+    lr=0.1,
+    loss_scale=0.05,
+    weight_decay=5e-4,
+    weight=20.0,
+    batch_expansion=0.3,
+    debias=True,
+    schedule="cosine",
+    nesterov=True,
+    eval_every=100,
+)
+MNIST_MCR2 = _base("mnist-mcr2", epochs=100, lr=0.01, schedule="cosine", nesterov=True, eval_every=100)
+MNIST_CE = _base("mnist-ce", epochs=100, lr=0.1, schedule="cosine", nesterov=True, eval_every=100)
+
+
+def studies() -> dict[str, list[Try]]:
+    """All, by name."""
+    found: dict[str, list[Try]] = {}
+    # the scale-free network's learning rate and weight decay, and the loss's scale beside them
+    found["rates"] = _tries(
+        START,
+        *({"lr": lr, "weight_decay": decay} for lr in (0.1, 0.3, 1.0) for decay in (5e-4, 2e-3, 5e-3)),
+        *({"loss_scale": scale} for scale in (0.01, 0.2)),
+        {"warmup_epochs": 10.0},
+        {"lr": 0.3, "weight_decay": 5e-3, "loss_scale": 0.01},
+    )
+    found["forces"] = _tries(
+        START,
+        *({"batch_expansion": beta} for beta in (0.0, 0.03, 0.05, 0.2)),
+        {"batch_expansion": 0.1, "batch_expansion_end": 0.3},
+        {"batch_expansion": 0.1, "batch_expansion_end": 0.03},
+        *({"weight": weight} for weight in (10.0, 40.0)),
+        {"weight": 20.0, "weight_end": 60.0},
+        {"weight": 20.0, "weight_end": 7.0},
+    )
+    found["rest"] = _tries(
+        START,
+        {"decay_power": 1.5},
+        {"decay_power": 2.0},
+        {"schedule": "linear"},
+        {"average": 0.998},
+        {"average": 0.998, "schedule": "constant", "lr": 0.1},
+        {"momentum": 0.95},
+    )
+    found["lagrangian"] = _tries(
+        START,
+        {"multiplier_rate": 0.02},
+        {"multiplier_rate": 0.02, "batch_expansion": 0.0},
+        {"multiplier_rate": 0.1, "batch_expansion": 0.0},
+    )
+    # shorter runs: levers that were small in earlier, uncontrolled tries
+    found["details"] = _tries(
+        SHORT,
+        {},
+        {"debias": False},
+        *({"atoms_per_class": atoms} for atoms in (3, 5, 20)),
+        {"nu_dictionary": 1.0, "nu_codes": 1.0},
+        {"nu_dictionary": 0.0},
+        {"latch_every": 10},
+        {"latch_every": 1000},
+        {"keep_trace": True},
+        {"keep_trace": True, "latch_every": 5},
+        {"augmentation": "none"},
+        {"crop_padding": 4},
+    ) + _tries(SHORT, {}, variant="focus")
+    # what the trace of the codes does, and what the attraction alone does: tests of the explanation
+    found["why"] = [
+        *_tries(SHORT, {"codes": "simplex"}, {"codes": "rescaled"}),
+        *_tries(SHORT, *({"codes": "rescaled", "codes_trace": trace} for trace in (2.0, 4.0, 8.0, 16.0))),
+        *_tries(SHORT, {"codes": "rescaled", "weight": 160.0}),
+        *_tries(SHORT, {"nu_dictionary": 0.0, "nu_codes": 0.0, "latch_every": 2}),
+        *_tries(SHORT, {}, {"codes": "rescaled", "codes_trace": 8.0}, variant="attract"),
+        *_tries(SHORT, {"batch_expansion": 0.0}),
+    ]
+    found["ce"] = _tries(
+        CE, *({"lr": lr, "weight_decay": decay} for lr in (0.3, 1.0, 2.0) for decay in (5e-4, 1e-3, 2e-3))
+    )
+    literal = _base("cifar100-mcr2-paper", epochs=100, eval_every=100)
+    tuned = MCR2.replace(lr=0.3, loss_scale=0.05, weight_decay=5e-4, schedule="cosine", nesterov=True)
+    found["mcr2"] = [
+        *_tries(literal, *({"seed": seed} for seed in range(5))),
+        *_tries(tuned, {}, {"memory": 10000}, {"memory": 20000}, {"memory": 20000, "lr": 0.1}),
+    ]
+    found["mnist"] = [
+        *_tries(
+            MNIST,
+            {},
+            {"lr": 0.03},
+            {"lr": 0.3},
+            {"loss_scale": 0.2},
+            {"loss_scale": 0.01},
+            {"weight_decay": 2e-3},
+            {"weight_decay": 0.0},
+            {"batch_expansion": 0.1},
+            {"batch_expansion": 1.0},
+            {"weight": 60.0},
+            {"augmentation": "none"},
+        ),
+        *_tries(MNIST_MCR2, {}, {"lr": 0.003}, {"lr": 0.03, "loss_scale": 0.1}, {"lr": 0.1, "loss_scale": 0.1}),
+        *_tries(MNIST_CE, {}, {"lr": 0.3}, {"lr": 0.1, "weight_decay": 2e-3}, {"lr": 0.3, "weight_decay": 2e-3}),
+    ]
+    return found

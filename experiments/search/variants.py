@@ -1,0 +1,61 @@
+"""Changes to the code that were measured and not taken up: each is a patch for the length of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vmcr2.functional import _mismatch, _pull
+
+
+class _NoPairs:
+    """Same-class pairs whose push within the class is left out."""
+
+    def __init__(self, pairs: Any) -> None:
+        self._pairs = pairs
+
+    def __getattr__(self, name: str) -> Any:
+        return torch.zeros_like(self._pairs.z) if name == "pull" else getattr(self._pairs, name)
+
+
+@contextmanager
+def attract() -> Iterator[None]:
+    """The network feels −2⟨Ĉ_j, ΓDiag(Â_j)Γᵀ⟩ and R alone: ‖Ĉ_j‖² is left out of M's gradient in z."""
+    before = _pull.same_class_pairs
+    _pull.same_class_pairs = lambda *arguments: _NoPairs(before(*arguments))  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        _pull.same_class_pairs = before
+
+
+@contextmanager
+def focus(floor: float = 0.3) -> Iterator[None]:
+    """The dictionary pulls each sample by 1/(floor + its share in its class's atoms), 1 on average."""
+    before = _mismatch.coordinates_of
+
+    def weighted(z: Tensor, classes: Any, dictionary: Tensor, table: Tensor) -> Tensor:
+        model = before(z, classes, dictionary, table)
+        largest = classes.spread(table.abs().amax(1, keepdim=True)).squeeze(1)
+        share = (model.abs() * (z @ dictionary).abs()).sum(1) / largest.clamp_min(1e-12)
+        weights = 1.0 / (floor + share.clamp(0.0, 1.0))
+        return model * (weights / weights.mean()).unsqueeze(1)
+
+    _mismatch.coordinates_of = weighted
+    try:
+        yield
+    finally:
+        _mismatch.coordinates_of = before
+
+
+@contextmanager
+def plain() -> Iterator[None]:
+    """The code as it is."""
+    yield
+
+
+VARIANTS = {"": plain, "attract": attract, "focus": focus}
