@@ -189,7 +189,8 @@ def test_vmcr2_takes_exactly_one_of_mu_and_weight(changes: dict[str, float | Non
 
 
 @pytest.mark.parametrize(
-    "name", ["eps_sq", "loss_scale", "lr", "mu", "weight", "mu_end", "weight_end", "dim", "atoms_per_class"]
+    "name",
+    ["eps_sq", "loss_scale", "lr", "decay_power", "mu", "weight", "mu_end", "weight_end", "dim", "atoms_per_class"],
 )
 @pytest.mark.parametrize("bad", [0, -1])
 def test_what_must_be_above_zero(name: str, bad: int) -> None:

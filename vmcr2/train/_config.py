@@ -101,10 +101,12 @@ class Config:
     """Of SGD."""
     weight_decay: float = 0.0
     """On every parameter."""
-    schedule: Literal["constant", "step", "cosine"] = "constant"
-    """"step" divides by 10 at each of ``milestones``; "cosine" falls to 0."""
+    schedule: Literal["constant", "step", "cosine", "linear"] = "constant"
+    """"step" divides by 10 at each of ``milestones``; "cosine" and "linear" fall to 0."""
     milestones: tuple[float, ...] = (0.5, 0.75)
     """Parts of the run after which "step" divides."""
+    decay_power: float = 1.0
+    """Power of the cosine or line: above 1 the rate falls earlier and rests longer at the end."""
     warmup_epochs: float = 0.0
     """Epochs over which the rate rises from 0 in a straight line, before the schedule."""
 
@@ -223,7 +225,7 @@ def _wanted(kind: Any) -> str:
     return {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}[kind]
 
 
-_POSITIVE = ("eps_sq", "loss_scale", "lr", "mu", "weight", "mu_end", "weight_end")
+_POSITIVE = ("eps_sq", "loss_scale", "lr", "decay_power", "mu", "weight", "mu_end", "weight_end")
 _NOT_NEGATIVE = (
     "batch_expansion",
     "nu_dictionary",
