@@ -109,6 +109,9 @@ class Config:
     """Power of the cosine or line: above 1 the rate falls earlier and rests longer at the end."""
     warmup_epochs: float = 0.0
     """Epochs over which the rate rises from 0 in a straight line, before the schedule."""
+    average: float = 0.0
+    """Decay per step of a running mean of the network's weights (and cross-entropy's head), by which a run is measured
+    and which it keeps; 0 for none. BatchNorm's statistics are made anew for it."""
 
     epochs: int = 100
     """Passes over the training set."""
@@ -236,6 +239,7 @@ _NOT_NEGATIVE = (
     "momentum",
     "weight_decay",
     "warmup_epochs",
+    "average",
     "checkpoint_seconds",
 )
 _COUNTS = {"dim": 1, "atoms_per_class": 1, "latch_every": 1, "epochs": 1, "batch_size": 1, "image_size": 1}
@@ -270,6 +274,7 @@ def _contradictions(config: Config) -> list[tuple[bool, str]]:
         (config.mu_end is not None and config.mu is None, "mu_end needs mu to start from"),
         (config.weight_end is not None and config.weight is None, "weight_end needs weight to start from"),
         (config.momentum >= 1, f"momentum must be below 1, got {config.momentum!r}"),
+        (config.average >= 1, f"average must be below 1, got {config.average!r}"),
         (config.nesterov and config.momentum == 0, "nesterov needs momentum above 0"),
         (
             not all(0 < part <= 1 for part in parts),
