@@ -380,7 +380,10 @@ def mistake(tmp_path: Path) -> Callable[..., None]:
         (("recipes", "mnist-vmcr"), ("no recipe 'mnist-vmcr'", "mnist-vmcr2")),
         (("train", "--set", "epoch=3"), ("there is no setting 'epoch'", "did you mean epochs")),
         (("train", "--set", "lr=fast"), ("lr takes a number, got 'fast'",)),
-        (("train", "--set", "schedule=linear"), ("schedule takes one of constant, step, cosine, got 'linear'",)),
+        (
+            ("train", "--set", "schedule=square"),
+            ("schedule takes one of constant, step, cosine, linear, got 'square'",),
+        ),
         (("train", "--set", "lr"), ("--set takes key=value, got 'lr'",)),
         (("train", "--set", "lr=-1"), ("lr must be above 0",)),
         (("train", "--set", "mu=1", "--set", "weight=2"), ("mu or weight",)),

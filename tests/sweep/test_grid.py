@@ -60,7 +60,7 @@ def test_a_value_given_twice_is_one_point() -> None:
         (["lr=fast"], "lr takes a number, got 'fast'"),
         (["lr=0.1,"], "lr takes a number, got ''"),
         (["lr=0.1", "lr=0.3"], "lr is given twice"),
-        (["schedule=linear"], "schedule takes one of constant, step, cosine"),
+        (["schedule=square"], "schedule takes one of constant, step, cosine, linear"),
         (["lr=0.1,-1"], r"lr must be above 0.*the grid's point lr=-1"),
         (["mu=1", "weight=2"], "mu or weight"),
         (["momentum=0,0.9"], r"nesterov needs momentum above 0 .*momentum=0\)"),

@@ -189,7 +189,8 @@ def test_vmcr2_takes_exactly_one_of_mu_and_weight(changes: dict[str, float | Non
 
 
 @pytest.mark.parametrize(
-    "name", ["eps_sq", "loss_scale", "lr", "mu", "weight", "mu_end", "weight_end", "dim", "atoms_per_class"]
+    "name",
+    ["eps_sq", "loss_scale", "lr", "decay_power", "mu", "weight", "mu_end", "weight_end", "dim", "atoms_per_class"],
 )
 @pytest.mark.parametrize("bad", [0, -1])
 def test_what_must_be_above_zero(name: str, bad: int) -> None:
@@ -216,6 +217,7 @@ def test_what_must_be_at_least_one(name: str) -> None:
         "momentum",
         "weight_decay",
         "warmup_epochs",
+        "average",
         "checkpoint_seconds",
         "holdout",
         "crop_padding",
@@ -260,6 +262,12 @@ def test_milestones_are_parts_of_the_run(bad: str) -> None:
 def test_momentum_of_one_and_more_never_forgets() -> None:
     with pytest.raises(UserError, match="momentum"):
         Config().replace(momentum=1.0)
+
+
+def test_an_average_that_never_moves_is_none() -> None:
+    assert Config().replace(average=0.999).average == 0.999
+    with pytest.raises(UserError, match=r"^average must be below 1, got 1\.0$"):
+        Config().replace(average=1.0)
 
 
 def test_nesterov_needs_momentum() -> None:

@@ -48,7 +48,32 @@ def test_cosine_is_half_a_wave_from_lr_to_nothing() -> None:
     assert 0 <= found[-1] < 0.4 * 1e-4
 
 
-@pytest.mark.parametrize("schedule", ["constant", "step", "cosine"])
+def test_linear_is_a_straight_line_from_lr_to_nothing() -> None:
+    assert rates(2, schedule="linear", lr=0.5, epochs=4) == [0.5 * (1 - i / 8) for i in range(8)]
+
+
+def test_a_power_of_the_line() -> None:
+    assert rates(1, schedule="linear", lr=2.0, epochs=4, decay_power=2.0) == [2.0, 1.125, 0.5, 0.125]
+    assert rates(1, schedule="linear", lr=1.0, epochs=4, decay_power=0.5)[3] == 0.5
+
+
+def test_a_power_of_the_cosine() -> None:
+    """½(1 + cos πt) at t = 0, ⅓, ½, ⅔ is 1, ¾, ½, ¼."""
+    found = rates(6, schedule="cosine", lr=0.8, epochs=1, decay_power=3.0)
+    assert [found[i] for i in (0, 2, 3, 4)] == pytest.approx([0.8, 0.3375, 0.1, 0.0125], rel=1e-12)
+
+
+def test_a_power_of_one_is_the_schedule_itself_to_the_last_bit() -> None:
+    found = rates(7, schedule="cosine", lr=0.3, epochs=9, decay_power=1.0)
+    assert found == [0.3 * 0.5 * (1 + math.cos(math.pi * (i / 63))) for i in range(63)]
+
+
+@pytest.mark.parametrize("schedule", ["constant", "step"])
+def test_a_power_leaves_the_other_schedules_alone(schedule: str) -> None:
+    assert rates(3, schedule=schedule, epochs=8, decay_power=2.0) == rates(3, schedule=schedule, epochs=8)
+
+
+@pytest.mark.parametrize("schedule", ["constant", "step", "cosine", "linear"])
 def test_warm_up_rises_in_a_straight_line_to_lr(schedule: str) -> None:
     found = rates(10, schedule=schedule, lr=0.5, epochs=10, warmup_epochs=2)
     rise = [later - earlier for earlier, later in itertools.pairwise(found[:21])]
@@ -56,6 +81,12 @@ def test_warm_up_rises_in_a_straight_line_to_lr(schedule: str) -> None:
     assert 0 < found[0] == pytest.approx(rise[0])  # begins one stride above 0: no step is wasted
     assert found[20] == pytest.approx(0.5)
     assert max(found) == pytest.approx(0.5)
+
+
+def test_a_powered_schedule_after_a_warm_up_begins_at_lr() -> None:
+    found = rates(10, schedule="linear", lr=0.5, epochs=10, warmup_epochs=2, decay_power=2.0)
+    assert found[20] == 0.5
+    assert found[60] == 0.125  # the middle of steps 20 to 100
 
 
 def test_the_cosine_after_a_warm_up_spans_what_is_left() -> None:
@@ -70,7 +101,7 @@ def test_warm_up_of_a_part_of_an_epoch() -> None:
     assert found[3:] == [1.0] * 7
 
 
-@pytest.mark.parametrize("schedule", ["constant", "step", "cosine"])
+@pytest.mark.parametrize("schedule", ["constant", "step", "cosine", "linear"])
 @pytest.mark.parametrize("warmup", [0.0, 0.3, 1.0, 2.5, 4.0, 9.0])
 @pytest.mark.parametrize(("epochs", "steps"), [(1, 1), (1, 7), (4, 1), (4, 13)])
 def test_never_negative_never_above_lr(schedule: str, warmup: float, epochs: int, steps: int) -> None:

@@ -30,6 +30,8 @@ def save_checkpoint(path: Path, step: Step, position: Position) -> None:
     """Write the state after a whole epoch."""
     tensors = {f"model.{name}": value for name, value in step.network.state_dict().items()}
     tensors |= {f"objective.{name}": value for name, value in step.objective.state_dict().items()}
+    if step.average is not None:
+        tensors |= {f"average.{name}": value for name, value in step.average.state_dict().items()}
     for index, parameter in enumerate(_parameters(step.optimizer)):
         for name, value in step.optimizer.state.get(parameter, {}).items():
             if isinstance(value, Tensor):
@@ -45,6 +47,10 @@ def load_checkpoint(path: Path, step: Step) -> Position:
     tensors = read_tensors(path)
     step.network.load_state_dict(_under("model.", tensors))
     step.objective.load_state_dict(_under("objective.", tensors))
+    if step.average is not None:
+        if "average.steps" not in tensors:
+            raise UserError(f"{path} holds no mean of the weights: it is of a run with average 0")
+        step.average.load_state_dict(_under("average.", tensors))
     for index, parameter in enumerate(_parameters(step.optimizer)):
         values = _under(f"optimizer.{index}.", tensors)
         if values:

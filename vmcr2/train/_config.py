@@ -107,12 +107,17 @@ class Config:
     """Of SGD."""
     weight_decay: float = 0.0
     """On every parameter."""
-    schedule: Literal["constant", "step", "cosine"] = "constant"
-    """"step" divides by 10 at each of ``milestones``; "cosine" falls to 0."""
+    schedule: Literal["constant", "step", "cosine", "linear"] = "constant"
+    """"step" divides by 10 at each of ``milestones``; "cosine" and "linear" fall to 0."""
     milestones: tuple[float, ...] = (0.5, 0.75)
     """Parts of the run after which "step" divides."""
+    decay_power: float = 1.0
+    """Power of the cosine or line: above 1 the rate falls earlier and rests longer at the end."""
     warmup_epochs: float = 0.0
     """Epochs over which the rate rises from 0 in a straight line, before the schedule."""
+    average: float = 0.0
+    """Decay per step of a running mean of the network's weights (and cross-entropy's head), by which a run is measured
+    and which it keeps; 0 for none. BatchNorm's statistics are made anew for it."""
 
     epochs: int = 100
     """Passes over the training set."""
@@ -229,7 +234,7 @@ def _wanted(kind: Any) -> str:
     return {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}[kind]
 
 
-_POSITIVE = ("eps_sq", "loss_scale", "lr", "mu", "weight", "mu_end", "weight_end", "codes_trace")
+_POSITIVE = ("eps_sq", "loss_scale", "lr", "decay_power", "mu", "weight", "mu_end", "weight_end", "codes_trace")
 _NOT_NEGATIVE = (
     "batch_expansion",
     "nu_dictionary",
@@ -241,6 +246,7 @@ _NOT_NEGATIVE = (
     "momentum",
     "weight_decay",
     "warmup_epochs",
+    "average",
     "checkpoint_seconds",
 )
 _COUNTS = {"dim": 1, "atoms_per_class": 1, "latch_every": 1, "epochs": 1, "batch_size": 1, "image_size": 1}
@@ -275,6 +281,7 @@ def _contradictions(config: Config) -> list[tuple[bool, str]]:
         (config.mu_end is not None and config.mu is None, "mu_end needs mu to start from"),
         (config.weight_end is not None and config.weight is None, "weight_end needs weight to start from"),
         (config.momentum >= 1, f"momentum must be below 1, got {config.momentum!r}"),
+        (config.average >= 1, f"average must be below 1, got {config.average!r}"),
         (config.nesterov and config.momentum == 0, "nesterov needs momentum above 0"),
         (
             not all(0 < part <= 1 for part in parts),

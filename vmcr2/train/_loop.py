@@ -216,7 +216,10 @@ class Trainer:
             "lr": self.step.rate.item(),
         }
         record |= batch_rates(self.step, self.num_classes)
-        return record | (self._progress() if measured else {})
+        if measured:
+            with self.step.measured():
+                record |= self._progress()
+        return record
 
     def _progress(self) -> dict[str, float]:
         """The two figures that are watched on the way; the whole evaluation comes at the end."""
@@ -250,6 +253,7 @@ class Trainer:
 
     def finish(self, folder: RunFolder, position: Position) -> Run:
         """Evaluate, write what came out, the summary last."""
+        self.step.settle()
         side = self.measure()
         name, unseen = ("test", self.source.test()) if self.held is None else ("holdout", self.held)
         features, summary = self.measure_unseen(side, unseen, name)

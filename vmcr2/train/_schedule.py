@@ -15,7 +15,9 @@ def learning_rate(config: Config, step: int, steps_per_epoch: int) -> float:
         return config.lr * (step + 1) / (warmup + 1)
     progress = (step - warmup) / max(total - warmup, 1)
     if config.schedule == "cosine":
-        return config.lr * 0.5 * (1 + math.cos(math.pi * progress))
+        return config.lr * math.pow(0.5 * (1 + math.cos(math.pi * progress)), config.decay_power)
+    if config.schedule == "linear":
+        return config.lr * math.pow(1 - progress, config.decay_power)
     if config.schedule == "step":
         return config.lr * 0.1 ** sum(step >= part * total for part in config.milestones)
     return config.lr

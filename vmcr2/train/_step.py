@@ -1,12 +1,14 @@
 """One training step: a function of fixed shapes over persistent buffers, the same on every device.
 
-Batch index in; augment, forward, dictionary update, backward, optimiser. No host synchronisation inside and no Python
-number that changes, so that it can be captured in a CUDA graph as it is.
+Batch index in; augment, forward, dictionary update, backward, optimiser, and the weights' running mean where one is
+kept. No host synchronisation inside and no Python number that changes, so that it can be captured in a CUDA graph as it
+is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import cast
 
 import torch
@@ -14,10 +16,12 @@ from torch import Tensor, nn
 
 from ..data import Split, augment_crop, augment_resized_crop, flip_only, normalize, plain
 from ..functional._streams import Aside
+from ._average import WeightAverage
 from ._config import Config
 from ._half import HalfWeights
 from ._numerics import arranged, numerics, uses_bfloat16
 from ._objective import Objective, fault_of, look_ahead, surrogate
+from ._split import epoch_order
 
 Forward = Callable[[Tensor, Tensor, Tensor], Tensor]
 """From all images, the batch's index and the epoch's draw to features."""
@@ -56,6 +60,7 @@ class Step:
         self.search = False
         """Whether cuDNN tries out its algorithms in the first steps."""
         self.optimizer = build_optimizer(config, [*network.parameters(), *objective.parameters()], self.rate)
+        self.average = WeightAverage(network, objective, config.average) if config.average else None
 
     def featurize(self, images: Tensor, index: Tensor, draw: Tensor) -> Tensor:
         """Augment and embed."""
@@ -77,7 +82,34 @@ class Step:
             if self.half is not None:
                 self.half.bring_back()
             self.optimizer.step()
+            if self.average is not None:
+                self.average.update()
             self._watch(z, labels)
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """The weights that the run is measured by: their running mean where one is kept, put in place for a while."""
+        if self.average is None:
+            yield
+        else:
+            with self.average.applied(self._see, self._pass()):
+                yield
+
+    def settle(self) -> None:
+        """The weights that the run keeps, put in place for good."""
+        if self.average is not None:
+            self.average.take_over(self._see, self._pass())
+
+    def _see(self, index: Tensor) -> Tensor:
+        # drawn for the epoch after the last: the same whenever it is asked for, also after a resumption
+        draw = torch.full_like(self.draw, self.config.epochs)
+        with numerics(self.config, self.device):
+            return self.featurize(self.images, index, draw)
+
+    def _pass(self) -> list[Tensor]:
+        """Whole batches of an epoch."""
+        order = epoch_order(len(self.labels), self.config.seed, self.config.epochs).to(self.device)
+        return [part for part in torch.split(order, len(self.index)) if len(part) == len(self.index)]
 
     @torch.no_grad()
     def _watch(self, z: Tensor, labels: Tensor) -> None:
