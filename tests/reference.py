@@ -90,6 +90,23 @@ def rate_reduction(z: Tensor, membership: Tensor, eps_sq: float) -> tuple[Tensor
     return expansion, compressed, expansion - compressed
 
 
+def carried_loss(
+    z: Tensor, membership: Tensor, past: Tensor, past_membership: Tensor, eps_sq: float
+) -> tuple[Tensor, Tensor]:
+    """-(R(Z) - R_c([past, Z])) and the gradient that a step takes: of -R, and of R_c times rows/m.  (Not in the paper.)
+
+    ``past`` (p, d) are the rows remembered from before, p = 0 if none are.
+    """
+    leaf, past = _f64(z).detach().clone().requires_grad_(), _f64(past).detach()
+    together = torch.cat([_f64(past_membership), _f64(membership)])
+    with torch.enable_grad():
+        expansion = coding_rate(leaf, eps_sq)
+        compressed = compression(torch.cat([past, leaf]), together, eps_sq)
+    (by_expansion,), (by_compression,) = (torch.autograd.grad(term, leaf) for term in (expansion, compressed))
+    gradient = len(together) / len(leaf) * by_compression - by_expansion
+    return (compressed - expansion).detach(), gradient
+
+
 def factored_objective(factors: Sequence[Tensor], membership: Tensor, eps_sq: float) -> Tensor:
     """½ log det(I + α Σ_j U⁽ʲ⁾U⁽ʲ⁾ᵀ) - Σ_j γ_j/2 Σ_i log(1 + α_j ‖U⁽ʲ⁾_i‖²), Eq. 5; factors[j] is U⁽ʲ⁾."""
     membership = _f64(membership)

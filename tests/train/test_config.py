@@ -221,6 +221,7 @@ def test_what_must_be_at_least_one(name: str) -> None:
         "checkpoint_seconds",
         "holdout",
         "crop_padding",
+        "memory",
         "eval_every",
         "seed",
     ],
@@ -251,6 +252,16 @@ def test_no_number_is_infinite_or_none_at_all(name: str, bad: str) -> None:
 def test_mean_and_std_go_together_and_can_be_divided_by(settings: list[str]) -> None:
     with pytest.raises(UserError, match=r"mean|std"):
         Config().with_settings(settings)
+
+
+def test_a_memory_is_of_exact_mcr2_and_holds_a_batch() -> None:
+    exact = Config().replace(objective="mcr2", batch_size=100)
+    assert exact.replace(memory=100).memory == 100
+    with pytest.raises(UserError, match="at least batch_size 100, got 99"):
+        exact.replace(memory=99)
+    for objective in ("vmcr2", "ce"):
+        with pytest.raises(UserError, match=f"memory must be 0 for {objective}"):
+            Config().replace(objective=objective, memory=2000)
 
 
 @pytest.mark.parametrize("bad", ["nan", "-0.5", "1.5"])

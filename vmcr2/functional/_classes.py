@@ -47,18 +47,30 @@ class ClassGroup(NamedTuple):
 
 
 class HardClasses:
-    """A partition by integer labels, already checked or clamped into range."""
+    """A partition by integer labels, already checked or clamped into range.
 
-    def __init__(self, labels: Tensor, num_classes: int, dtype: torch.dtype, max_class_size: int | None) -> None:
+    With ``vacant``, the label ``num_classes`` marks a row that is in no class: it is in no group and not counted, so
+    that proportions are of the other rows. Only R_c is taken of such a partition.
+    """
+
+    def __init__(
+        self,
+        labels: Tensor,
+        num_classes: int,
+        dtype: torch.dtype,
+        max_class_size: int | None,
+        *,
+        vacant: bool = False,
+    ) -> None:
         self.labels = labels
         self.num_classes = num_classes
         self.num_samples = len(labels)
         self.max_class_size = max_class_size
         ones = torch.ones_like(labels)
-        self._counts = torch.zeros(num_classes, dtype=labels.dtype, device=labels.device)
-        self._counts = self._counts.scatter_add(0, labels, ones)
+        counts = torch.zeros(num_classes + vacant, dtype=labels.dtype, device=labels.device)
+        self._counts = counts.scatter_add(0, labels, ones)[:num_classes]
         self.sizes = self._counts.to(dtype)
-        self.proportions = self.sizes / self.num_samples
+        self.proportions = self.sizes / (self._counts.sum() if vacant else self.num_samples)
         self._groups: list[ClassGroup] = []
         self._places: Tensor | None = None
         self._indicator: Tensor | None = None
@@ -94,7 +106,10 @@ class HardClasses:
         return torch.addcmul(table, self.sum(x), weights.unsqueeze(1))
 
     def collect(self, parts: Iterable[Tensor], dim: int) -> Tensor:
-        """Rows of the groups, (classes, size, d) one after the other, back in the samples' places: (m, d)."""
+        """Rows of the groups, (classes, size, d) one after the other, back in the samples' places: (m, d).
+
+        What a vacant row gets has no meaning.
+        """
         if self._places is not None:
             (rows,) = parts
             return rows.flatten(0, 1)[self._places]
@@ -116,7 +131,7 @@ class HardClasses:
             size = self.static_size()
             guard.report(self._counts > size, lambda: "a class is larger than max_class_size")
             whole = self._group(torch.arange(self.num_classes, device=order.device), size, order, starts)
-            # a class beyond its room is flagged; its samples must still have a place that exists
+            # a class beyond its room is flagged; its samples must still have a place that exists, as must vacant rows
             self._places = whole.places(self.num_samples).clamp(0, whole.rows.numel() - 1)
             return [whole]
         groups = []

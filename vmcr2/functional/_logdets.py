@@ -102,6 +102,19 @@ def hard_compression(
     return value, z[:0]
 
 
+def carried_compression(
+    z: Tensor, memory: Tensor, classes: HardClasses, eps_sq: float, guard: Guard
+) -> tuple[Tensor, Tensor]:
+    """R_c of the rows of ``memory`` and then z, which ``classes`` are of, and its gradient in z, (m, d), times rows/m.
+
+    Among more rows each weighs less; times rows/m a step pulls as strongly as by its own R_c, (c/m) S_j⁻¹ z_i, with
+    S_j = I + cĈ_j of a class's rows old and new, c = d/ε².
+    """
+    rows = torch.cat([memory, z])
+    value, gradient = hard_compression(rows, classes, eps_sq, "auto", guard, with_gradient=True)
+    return value, gradient[len(memory) :] * (classes.sizes.sum() / len(z))
+
+
 def _soft(z: Tensor, classes: SoftClasses, eps_sq: float, backend: Backend, guard: Guard) -> Tensor:
     """One class at a time: a soft class has every sample, so its matrices are min(m, d) wide.
 

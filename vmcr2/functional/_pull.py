@@ -15,7 +15,7 @@ from torch import Tensor
 from . import _mismatch
 from ._classes import Classes, SoftClasses
 from ._linalg import Guard, products_as_asked
-from ._logdets import compression, expansion_gradient, hard_compression
+from ._logdets import carried_compression, compression, expansion_gradient, hard_compression
 from ._pairs import same_class_pairs
 from ._problem import Problem, Scalar
 from ._steps import Atoms, Prepared, dictionary_rate, take_step
@@ -29,13 +29,15 @@ class Ahead(NamedTuple):
     prepared: Prepared
 
 
-def exact_pull(z: Tensor, classes: Classes, eps_sq: float, guard: Guard) -> Tensor:
-    """∂(R_c − R)/∂z of checked rows no longer than 1."""
+def exact_pull(z: Tensor, classes: Classes, eps_sq: float, guard: Guard, memory: Tensor | None = None) -> Tensor:
+    """∂(R_c − R)/∂z of checked rows no longer than 1; R_c with ``memory`` as in :func:`carried_compression`."""
     with Aside(z) as side:
         spreading = _Branch(z, guard)
         by_expansion = expansion_gradient(z, eps_sq, spreading.guard)
     if isinstance(classes, SoftClasses):
         by_compression = _soft_compression_gradient(z, classes, eps_sq, guard)
+    elif memory is not None:
+        by_compression = carried_compression(z, memory, classes, eps_sq, guard)[1]
     else:
         by_compression = hard_compression(z, classes, eps_sq, "auto", guard, with_gradient=True)[1]
     side.join()

@@ -1,34 +1,49 @@
-"""The exact loss: minus the rate reduction of the batch."""
+"""The exact loss: minus the rate reduction of the batch, its classes measured on past batches too if asked for."""
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from .._buffers import PreciseBuffers, precise_dtype
 from ..functional import RateTerms
-from ..functional._classes import Classes
+from ..functional._classes import Classes, HardClasses
 from ..functional._inputs import check_count, check_positive, read_classes, unit_features
 from ..functional._linalg import Guard, attach_gradient, full_precision
+from ..functional._logdets import carried_compression, expansion
 from ..functional._pull import exact_pull
 from ..functional._rates import rates_of
 
 
-class MCR2Loss(nn.Module):
+class MCR2Loss(PreciseBuffers):
     """−ΔR of the batch: negative is good, and its floor is minus the maximal rate reduction (Eq. 1 of the paper).
 
     ``loss(z, labels)`` with z (m, d), and integer labels (m,) or memberships (m, k) whose rows sum to one. There is no
     state to train. With few samples per class beside the dimension (n_j ≪ d) R_c says almost nothing about a class, and
-    training stalls at an isotropic spread: use :class:`VMCR2Loss` there.
+    training stalls at an isotropic spread: use ``memory`` or :class:`VMCR2Loss` there.
+
+    With ``memory``, a call in train mode takes R_c of the batch and of the rows before it together, n_j and γ_j counted
+    over all of them, and R of the batch alone; then the batch's features, as constants, replace the oldest rows. The
+    gradient of R_c in the batch is taken times rows/m, which makes it (c/m)(I + cĈ_j)⁻¹z_i with c = d/ε² and Ĉ_j the
+    second moment of all the class's rows: an estimate without bias, but for the age of the rows, of the gradient over
+    the whole set. It is thus not the gradient of the value. In eval mode and under ``no_grad`` the memory is neither
+    read nor written: −ΔR of the batch.
 
     Args:
         num_classes: k. A class that is not in the batch contributes exactly 0.
         eps_sq: ε², the squared precision (never ε); the paper's 0.5.
+        memory: how many rows of past features to keep; 0 for none, otherwise at least those of a batch. Takes integer
+            labels only in train mode.
+        dim: d, which ``memory`` needs to be told.
         normalize: scale the rows of z to unit length first; finite for |z| ≤ 1e10. A zero row stays zero.
-        max_class_size: room per class where shapes are fixed (under ``torch.compile`` or CUDA-graph capture, and
-            on a GPU with ``validate=False``); by default eight standard deviations above an even share. A larger class
-            sets ``fault``.
+        max_class_size: room per class, of the memory and the batch together, where shapes are fixed (under
+            ``torch.compile`` or CUDA-graph capture, and on a GPU with ``validate=False``); by default eight standard
+            deviations above an even share. A larger class sets ``fault``.
         validate: look at the values (finite, labels in range) and raise ``ValueError``; never while compiling or
             capturing. What is not raised is OR-ed into the buffer ``fault``, which stays set until ``fault.zero_()``.
+
+    ``memory_features``, ``memory_labels`` (−1 where a place is empty) and ``memory_next``, the next place to write to,
+    are buffers and travel in the ``state_dict``; without ``memory`` there are none.
 
     >>> loss = MCR2Loss(2)
     >>> round(loss(torch.eye(4), torch.tensor([0, 0, 1, 1])).item(), 4)
@@ -36,12 +51,17 @@ class MCR2Loss(nn.Module):
     """
 
     fault: Tensor
+    memory_features: Tensor
+    memory_labels: Tensor
+    memory_next: Tensor
 
     def __init__(
         self,
         num_classes: int,
         *,
         eps_sq: float = 0.5,
+        memory: int = 0,
+        dim: int | None = None,
         normalize: bool = True,
         max_class_size: int | None = None,
         validate: bool = True,
@@ -49,22 +69,44 @@ class MCR2Loss(nn.Module):
         super().__init__()
         check_positive(eps_sq, "eps_sq")
         check_count(num_classes, "num_classes")
+        if dim is not None:
+            check_count(dim, "dim")
         self.num_classes = num_classes
         self.eps_sq = eps_sq
+        self.memory = memory
+        self.dim = dim
         self.normalize = normalize
         self.max_class_size = max_class_size
         self.validate = validate
         self.register_buffer("fault", torch.zeros((), dtype=torch.bool), persistent=False)
+        if memory != 0:
+            check_count(memory, "memory")
+            if dim is None:
+                raise ValueError("dim is missing: memory needs the features' dimension, MCR2Loss(k, memory=…, dim=d)")
+            self.register_buffer("memory_features", torch.zeros(memory, dim, dtype=precise_dtype()))
+            self.register_buffer("memory_labels", torch.full((memory,), -1, dtype=torch.int64))
+            self.register_buffer("memory_next", torch.zeros((), dtype=torch.int64))
 
+    @full_precision
     def forward(self, z: Tensor, labels: Tensor) -> Tensor:
-        """−ΔR, to be minimised."""
-        return -self.terms(z, labels).delta
+        """−ΔR, to be minimised; in train mode with the memory's rows in R_c, and the batch then goes into it."""
+        if not self._remembers():
+            return -self.terms(z, labels).delta
+        guard = Guard(self.validate, self.fault)
+        z = unit_features(z, guard, self.normalize, self.dim)
+        with torch.no_grad():
+            x = z.detach()
+            classes = self._classes_with_memory(labels, x, guard)
+            R_c, gradient = carried_compression(x, self.memory_features.to(x.dtype), classes, self.eps_sq, guard)
+        loss = attach_gradient(R_c, z, gradient) - expansion(z, self.eps_sq, "auto", guard)
+        self._remember(x, classes)
+        return loss
 
     @full_precision
     def terms(self, z: Tensor, labels: Tensor) -> RateTerms:
-        """R, R_c and ΔR, all differentiable."""
+        """R, R_c and ΔR, all differentiable, of the batch alone; the memory is neither read nor written."""
         guard = Guard(self.validate, self.fault)
-        z = unit_features(z, guard, self.normalize)
+        z = unit_features(z, guard, self.normalize, self.dim)
         classes = read_classes(labels, z, self.num_classes, guard, self.max_class_size)
         return rates_of(z, classes, self.eps_sq, "auto", guard)
 
@@ -73,26 +115,66 @@ class MCR2Loss(nn.Module):
         """The loss for a training step: the same gradient in z, but the value is 0, and no log-det is taken for it.
 
         With ``normalize=False`` rows must not be longer than 1. ``ahead`` is what :meth:`look_ahead` gave for these
-        labels. Memberships are taken as constants.
+        labels, with no other batch in between. Memberships are taken as constants. The batch goes into the memory as
+        it does by the loss.
         """
         guard = Guard(self.validate, self.fault)
-        z = unit_features(z, guard, self.normalize, quick=True)  # NaN fails in the factorisations, which is flagged
+        remembers = self._remembers()
+        z = unit_features(z, guard, self.normalize, self.dim, quick=True)  # NaN fails in the factorisations: flagged
         with torch.no_grad():
             x = z.detach()
-            if ahead is None or ahead.sizes.dtype != x.dtype:
-                ahead = read_classes(labels, x, self.num_classes, guard, self.max_class_size)
-            gradient = exact_pull(x, ahead, self.eps_sq, guard)
+            rows = len(x) + (self.memory if remembers else 0)
+            # what was made ahead in another precision or mode is made again
+            if ahead is None or ahead.sizes.dtype != x.dtype or ahead.num_samples != rows:
+                ahead = self._classes(labels, x, guard, remembers)
+            if remembers and isinstance(ahead, HardClasses):
+                gradient = exact_pull(x, ahead, self.eps_sq, guard, self.memory_features.to(x.dtype))
+                self._remember(x, ahead)
+            else:
+                gradient = exact_pull(x, ahead, self.eps_sq, guard)
         return attach_gradient(z.new_zeros(()), z, gradient)
 
-    @torch.no_grad()
     def look_ahead(self, labels: Tensor) -> Classes:
         """What :meth:`surrogate` needs of the labels alone; it can be made while the network still computes z."""
         guard = Guard(self.validate, self.fault)
-        like = torch.empty(len(labels), 0, device=labels.device)
-        classes = read_classes(labels, like, self.num_classes, guard, self.max_class_size)
-        classes.look_ahead(guard)
+        remembers = self._remembers()
+        with torch.no_grad():
+            like = torch.empty(len(labels), 0, device=labels.device)
+            classes = self._classes(labels, like, guard, remembers)
+            classes.look_ahead(guard)
         return classes
+
+    def _remembers(self) -> bool:
+        return self.memory > 0 and self.training and torch.is_grad_enabled()
+
+    def _classes(self, labels: Tensor, like: Tensor, guard: Guard, remembers: bool) -> Classes:
+        if remembers:
+            return self._classes_with_memory(labels, like, guard)
+        return read_classes(labels, like, self.num_classes, guard, self.max_class_size)
+
+    def _classes_with_memory(self, labels: Tensor, like: Tensor, guard: Guard) -> HardClasses:
+        """Those of the memory's rows and then the batch's."""
+        if len(like) > self.memory:
+            raise ValueError(f"the batch has {len(like)} rows, memory only {self.memory}: it must hold a whole batch")
+        batch = read_classes(labels, like, self.num_classes, guard)
+        if not isinstance(batch, HardClasses):
+            raise ValueError("memory takes integer labels (m,), not memberships: labels.argmax(1), or memory=0")
+        past = torch.where(self.memory_labels < 0, self.num_classes, self.memory_labels)
+        rows = torch.cat([past, batch.labels])
+        return HardClasses(rows, self.num_classes, batch.sizes.dtype, self.max_class_size, vacant=True)
+
+    @torch.no_grad()
+    def _remember(self, z: Tensor, classes: HardClasses) -> None:
+        """Write the batch over the oldest rows, in place and without asking the device where that is."""
+        labels = classes.labels[self.memory :]
+        sound = torch.isfinite(z.sum(1))  # a row that is not would spoil all steps to come: its place is left empty
+        places = (self.memory_next + torch.arange(len(z), device=z.device)) % self.memory
+        features = torch.where(sound.unsqueeze(1), z, 0.0).to(self.memory_features.dtype)
+        self.memory_features.index_copy_(0, places, features)
+        self.memory_labels.index_copy_(0, places, torch.where(sound, labels, -1))
+        self.memory_next.add_(len(z)).remainder_(self.memory)
 
     def extra_repr(self) -> str:
         """The arguments."""
-        return f"num_classes={self.num_classes}, eps_sq={self.eps_sq}, normalize={self.normalize}"
+        kept = f", memory={self.memory}, dim={self.dim}" if self.memory else ""
+        return f"num_classes={self.num_classes}, eps_sq={self.eps_sq}{kept}, normalize={self.normalize}"

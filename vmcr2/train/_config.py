@@ -82,6 +82,8 @@ class Config:
     """Leave the pairs of a sample with itself out of M."""
     atoms_per_class: int = 20
     """q/k."""
+    memory: int = 0
+    """Rows of past features that exact MCR² takes its class statistics from; 0 for the batch alone."""
     codes: Literal["free", "simplex", "rescaled"] = "free"
     """The set the codes are kept in: not negative, or with a fixed trace too."""
     codes_trace: float = 1.0
@@ -250,7 +252,7 @@ _NOT_NEGATIVE = (
     "checkpoint_seconds",
 )
 _COUNTS = {"dim": 1, "atoms_per_class": 1, "latch_every": 1, "epochs": 1, "batch_size": 1, "image_size": 1}
-_FROM_ZERO = {"holdout": 0, "crop_padding": 0, "log_every": 0, "eval_every": 0, "seed": 0}
+_FROM_ZERO = {"holdout": 0, "crop_padding": 0, "memory": 0, "log_every": 0, "eval_every": 0, "seed": 0}
 
 
 def _check(config: Config) -> None:
@@ -280,6 +282,14 @@ def _contradictions(config: Config) -> list[tuple[bool, str]]:
         ),
         (config.mu_end is not None and config.mu is None, "mu_end needs mu to start from"),
         (config.weight_end is not None and config.weight is None, "weight_end needs weight to start from"),
+        (
+            config.memory > 0 and config.objective != "mcr2",
+            f"memory is of the objective mcr2 alone: memory must be 0 for {config.objective}",
+        ),
+        (
+            0 < config.memory < config.batch_size,
+            f"memory must hold a whole batch: 0, or at least batch_size {config.batch_size}, got {config.memory!r}",
+        ),
         (config.momentum >= 1, f"momentum must be below 1, got {config.momentum!r}"),
         (config.average >= 1, f"average must be below 1, got {config.average!r}"),
         (config.nesterov and config.momentum == 0, "nesterov needs momentum above 0"),

@@ -266,7 +266,7 @@ class Trainer:
             "parameters": sum(parameter.numel() for parameter in self.network.parameters()),
         }
         write_tensors(folder.model, dict(self.network.state_dict()))
-        if learned := self.objective.state_dict():  # Γ and A, or the head of cross-entropy; exact MCR² has nothing
+        if learned := self.objective.state_dict():  # Γ and A, the head of cross-entropy, a memory
             write_tensors(folder.objective, learned)
         write_tensors(folder.subspaces, {"bases": side.classifier.bases, "energies": side.classifier.energies})
         codes = self.objective.codes if isinstance(self.objective, VMCR2Loss) else None

@@ -41,7 +41,9 @@ def build_objective(config: Config, num_classes: int) -> Objective:
     if config.objective == "ce":
         return CrossEntropy(config.dim, num_classes)
     if config.objective == "mcr2":
-        return MCR2Loss(num_classes, eps_sq=config.eps_sq, normalize=False, validate=False)
+        return MCR2Loss(
+            num_classes, eps_sq=config.eps_sq, memory=config.memory, dim=config.dim, normalize=False, validate=False
+        )
     return VMCR2Loss(
         num_classes,
         config.dim,

@@ -1,0 +1,185 @@
+"""Exact MCR² with its classes measured on past batches too: against the equation, its state, and what it is for."""
+
+from __future__ import annotations
+
+import copy
+import io
+
+import pytest
+import reference
+import torch
+from cases import DOUBLE, relative
+from torch import Tensor
+
+from vmcr2 import MCR2Loss
+from vmcr2.functional import normalize_rows, rate_reduction
+
+D, K = 12, 4
+# (rows kept, rows per batch): classes smaller and larger than d; a memory of whole batches, of parts of them, of one
+SIZES = [(24, 8), (30, 8), (200, 60), (60, 60)]
+
+
+def batch(m: int, seed: int, dtype: torch.dtype = DOUBLE) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(0, K, (m,), generator=generator)
+    if seed % 3 == 1:
+        labels = labels.clamp_max(K - 2)  # the last class is not in it
+    return normalize_rows(torch.randn(m, D, generator=generator, dtype=DOUBLE)).to(dtype), labels
+
+
+def remembering(memory: int, **options: object) -> MCR2Loss:
+    return MCR2Loss(K, memory=memory, dim=D, **options).double()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("surrogate", [False, True])
+@pytest.mark.parametrize(("memory", "m"), SIZES)
+def test_it_is_the_equation_while_the_memory_fills_and_after_it_wraps(memory: int, m: int, surrogate: bool) -> None:
+    # without normalising the gradient arrives as it was made, and not only what is left along the sphere
+    loss = remembering(memory, normalize=False)
+    past, past_labels = torch.zeros(0, D, dtype=DOUBLE), torch.zeros(0, dtype=torch.int64)
+    for seed in range(9):
+        z, labels = batch(m, seed)
+        value, gradient = reference.carried_loss(
+            z, reference.one_hot(labels, K), past, reference.one_hot(past_labels, K), 0.5
+        )
+        leaf = z.clone().requires_grad_()
+        made = loss.surrogate(leaf, labels, loss.look_ahead(labels)) if surrogate else loss(leaf, labels)
+        made.backward()
+        assert made.item() == pytest.approx(0.0 if surrogate else value.item(), rel=1e-9)
+        assert leaf.grad is not None
+        assert relative(leaf.grad, gradient) < 1e-9
+        past, past_labels = torch.cat([past, z])[-memory:], torch.cat([past_labels, labels])[-memory:]
+    assert 9 * m > memory
+
+
+@pytest.mark.parametrize(("memory", "m"), SIZES)
+def test_fixed_shapes_change_nothing(memory: int, m: int) -> None:
+    """Compiled, empty places are in the padded arrays too, and classes have a fixed room."""
+    torch.compiler.reset()
+    loss = remembering(memory, max_class_size=memory + m)
+    twin = copy.deepcopy(loss)
+    compiled = torch.compile(twin, fullgraph=True, backend="aot_eager")
+    for seed in range(6):
+        z, labels = batch(m, seed)
+        left, right = z.clone().requires_grad_(), z.clone().requires_grad_()
+        expected, value = loss(left, labels), compiled(right, labels)
+        (expected + value).backward()
+        assert value.item() == pytest.approx(expected.item(), rel=1e-9)
+        assert left.grad is not None
+        assert right.grad is not None
+        assert relative(right.grad, left.grad) < 1e-9
+        assert all(torch.equal(a, b) for a, b in zip(loss.buffers(), twin.buffers(), strict=True))
+    assert not twin.fault
+
+
+def test_the_room_per_class_is_for_the_memory_and_the_batch() -> None:
+    torch.compiler.reset()
+    loss = MCR2Loss(K, memory=400, dim=D)
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    for seed in range(11):  # 110 of each class in the end: beyond the room of a batch of 40 alone
+        compiled(batch(40, seed, torch.float32)[0], torch.arange(40) % K)
+    assert (loss.memory_labels >= 0).all()
+    assert not loss.fault
+    for seed in range(9):
+        compiled(batch(40, seed, torch.float32)[0], torch.zeros(40, dtype=torch.int64))
+    assert loss.fault
+
+
+def test_rows_are_kept_as_constants_of_unit_length_the_oldest_leave_first() -> None:
+    loss = MCR2Loss(K, memory=10, dim=D)
+    assert (loss.memory_labels == -1).all()
+    z, labels = (torch.cat(parts) for parts in zip(*(batch(4, seed, torch.float32) for seed in range(4)), strict=True))
+    for i in range(4):
+        loss(5 * z[4 * i : 4 * i + 4].requires_grad_(), labels[4 * i : 4 * i + 4])
+        assert int((loss.memory_labels >= 0).sum()) == min(4 * i + 4, 10)
+    place = [*range(10, 16), *range(6, 10)]  # 0..9, and 10..15 over 0..5
+    assert relative(loss.memory_features, z[place]) < 1e-6
+    assert torch.equal(loss.memory_labels, labels[place])
+    assert loss.memory_next == 6
+    assert not loss.memory_features.requires_grad
+
+
+def test_eval_mode_and_no_grad_are_the_batch_alone() -> None:
+    loss = remembering(24)
+    loss(*batch(8, seed=0))
+    before = copy.deepcopy(loss.state_dict())
+    z, labels = batch(8, seed=1)
+    expected = -rate_reduction(z, labels, K).delta.item()
+    with torch.no_grad():
+        assert loss(z, labels).item() == pytest.approx(expected, rel=1e-12)
+    assert loss.terms(z, labels).delta.item() == pytest.approx(-expected, rel=1e-12)
+    ahead = loss.look_ahead(labels)  # made in train mode: not what eval mode needs
+    plain = MCR2Loss(K).double()
+    loss.eval()
+    soft = torch.nn.functional.one_hot(labels, K).double()
+    for given in (None, ahead, loss.look_ahead(labels)):
+        left, right = z.clone().requires_grad_(), z.clone().requires_grad_()
+        plain(left, labels).backward()
+        loss.surrogate(right, labels, given).backward()
+        assert left.grad is not None
+        assert right.grad is not None
+        assert relative(right.grad, left.grad) < 1e-9
+    assert loss(z, labels).item() == pytest.approx(expected, rel=1e-12)
+    assert loss(z, soft).item() == pytest.approx(expected, rel=1e-9)
+    assert all(torch.equal(before[name], value) for name, value in loss.state_dict().items())
+
+
+def test_the_memory_travels_in_the_state() -> None:
+    loss = remembering(20)
+    for seed in range(3):
+        loss(*batch(8, seed))
+    file = io.BytesIO()
+    torch.save(loss.state_dict(), file)
+    file.seek(0)
+    twin = remembering(20)
+    twin.load_state_dict(torch.load(file))
+    for seed in range(3, 6):
+        assert loss(*batch(8, seed)).item() == twin(*batch(8, seed)).item()
+    assert set(loss.state_dict()) == {"memory_features", "memory_labels", "memory_next"}
+    assert MCR2Loss(K).state_dict() == {}
+
+
+def test_half_precision_is_for_networks() -> None:
+    loss = MCR2Loss(K, memory=20, dim=D).half()
+    loss(*batch(8, 0, torch.bfloat16))
+    assert loss.memory_features.dtype == torch.float32
+    assert loss.memory_labels.dtype == torch.int64
+
+
+def test_a_row_that_is_not_finite_is_flagged_and_does_not_stay() -> None:
+    loss = remembering(24, validate=False)
+    z, labels = batch(8, seed=0)
+    z[3, 1] = torch.nan
+    loss.surrogate(z.requires_grad_(), labels)
+    assert loss.fault
+    assert loss.memory_labels[3] == -1
+    assert int((loss.memory_labels >= 0).sum()) == 7
+    leaf = batch(8, seed=1)[0].requires_grad_()
+    loss.surrogate(leaf, labels).backward()
+    assert leaf.grad is not None
+    assert torch.isfinite(leaf.grad).all()
+
+
+def test_mistakes_are_named() -> None:
+    with pytest.raises(ValueError, match="dim is missing"):
+        MCR2Loss(K, memory=10)
+    for bad in (-1, 1.5, True):
+        with pytest.raises(ValueError, match="memory must be at least 1 and whole"):
+            MCR2Loss(K, memory=bad, dim=D)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="dim must be"):
+        MCR2Loss(K, memory=10, dim=0)
+    loss = remembering(10)
+    z, labels = batch(8, seed=0)
+    with pytest.raises(ValueError, match="expected 12"):
+        loss(z[:, :5], labels)
+    soft = torch.nn.functional.one_hot(labels, K).double()
+    for call in (lambda: loss(z, soft), lambda: loss.surrogate(z, soft), lambda: loss.look_ahead(soft)):
+        with pytest.raises(ValueError, match="integer labels"):
+            call()
+    z, labels = batch(11, seed=0)
+    for call in (lambda: loss(z, labels), lambda: loss.surrogate(z, labels), lambda: loss.look_ahead(labels)):
+        with pytest.raises(ValueError, match="the batch has 11 rows, memory only 10"):
+            call()
+    with pytest.raises(ValueError, match="labels must lie in"):
+        loss(z[:8], labels[:8] + K)
+    assert (loss.memory_labels == -1).all()  # a call that raised left nothing behind
