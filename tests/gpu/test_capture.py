@@ -20,6 +20,7 @@ Loss = MCR2Loss | VMCR2Loss
 
 LOSSES: dict[str, Callable[..., Loss]] = {
     "MCR2": lambda **options: MCR2Loss(K, **options),
+    "MCR2 with a memory": lambda **options: MCR2Loss(K, memory=1200, dim=D, **options),  # full in the third step
     "VMCR2": lambda **options: VMCR2Loss(K, D, atoms_per_class=4, **options),
     "VMCR2 debiased": lambda **options: VMCR2Loss(K, D, atoms_per_class=4, debias=True, codes="rescaled", **options),
 }
@@ -90,11 +91,18 @@ def test_a_captured_loss_equals_the_eager_one(name: str) -> None:
                     1.0 + seed,
                     4.0,
                 )
+        if isinstance(eager, MCR2Loss) and eager.memory:
+            assert isinstance(captured, MCR2Loss)
+            assert torch.equal(captured.memory_labels, eager.memory_labels)
+            assert torch.equal(captured.memory_next, eager.memory_next)
+            assert torch.allclose(captured.memory_features, eager.memory_features, atol=1e-6)
     assert not captured.fault
     with torch.no_grad():
         z[3, 5] = torch.nan
     graph.replay()
     assert captured.fault
+    if isinstance(captured, MCR2Loss) and captured.memory:
+        assert torch.isfinite(captured.memory_features).all()
     if isinstance(captured, VMCR2Loss):
         assert torch.isfinite(captured.dictionary).all()
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from vmcr2.data import open_data
-from vmcr2.losses import VMCR2Loss
+from vmcr2.losses import MCR2Loss, VMCR2Loss
 from vmcr2.train import UserError, recipe
 from vmcr2.train._engine import WARM_UP, Engine
 from vmcr2.train._loop import Trainer
@@ -17,7 +17,7 @@ from vmcr2.train._metrics import batch_rates
 
 pytestmark = pytest.mark.gpu
 
-OBJECTIVES = ["vmcr2", "mcr2", "ce"]
+OBJECTIVES = ["vmcr2", "mcr2", "mcr2 with a memory", "ce"]
 
 
 @pytest.fixture
@@ -29,6 +29,8 @@ def deterministic() -> Iterator[None]:
 
 def trainer(objective: str, **changes: Any) -> Trainer:
     settings = {"precision": "float32", "augmentation": "crop", "crop_padding": 1, "epochs": 4} | changes
+    if objective == "mcr2 with a memory":
+        objective, settings = "mcr2", {"batch_size": 400, "memory": 900} | settings  # full in the third step
     config = recipe("digits", objective=objective, device="cuda", **settings)
     made = Trainer(config, open_data("digits"), torch.device("cuda"))
     made.network.train()
@@ -56,6 +58,10 @@ def test_captured_and_eager_give_the_same_losses_over_100_steps(objective: str) 
             engine()
             losses.append(batch_rates(made.step, 10)["loss"])
         assert losses[0] == pytest.approx(losses[1], rel=1e-4, abs=1e-4), draw
+        if isinstance(eager.objective, MCR2Loss) and eager.objective.memory:
+            assert isinstance(captured.objective, MCR2Loss)
+            assert torch.equal(captured.objective.memory_labels, eager.objective.memory_labels), draw
+            assert torch.equal(captured.objective.memory_next, eager.objective.memory_next), draw
     assert engines[1].captured
     assert not engines[0].captured
     assert not captured.step.broken

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+from collections.abc import Iterator
 
 import pytest
 import reference
@@ -12,7 +13,8 @@ from cases import DOUBLE, relative
 from torch import Tensor
 
 from vmcr2 import MCR2Loss
-from vmcr2.functional import normalize_rows, rate_reduction
+from vmcr2.functional import maximal_rate_reduction, normalize_rows, rate_reduction
+from vmcr2.models import MLP
 
 D, K = 12, 4
 # (rows kept, rows per batch): classes smaller and larger than d; a memory of whole batches, of parts of them, of one
@@ -183,3 +185,55 @@ def test_mistakes_are_named() -> None:
     with pytest.raises(ValueError, match="labels must lie in"):
         loss(z[:8], labels[:8] + K)
     assert (loss.memory_labels == -1).all()  # a call that raised left nothing behind
+
+
+def shuffled(count: int, m: int, steps: int) -> Iterator[Tensor]:
+    """Batches without replacement, pass after pass."""
+    while True:
+        for index in torch.randperm(count).split(m)[: count // m]:
+            if steps == 0:
+                return
+            steps -= 1
+            yield index
+
+
+def test_free_features_separate_where_a_batch_says_little_of_a_class() -> None:
+    """4 samples per class in 48 dimensions: the batch alone gets there too, but in some 3000 steps, not 300."""
+    d, k, m = 48, 24, 96
+    labels = torch.arange(40 * k) % k
+    reached = {}
+    for memory in (0, 480):
+        torch.manual_seed(0)
+        z = normalize_rows(torch.randn(len(labels), d))
+        loss = MCR2Loss(k, memory=memory, dim=d)
+        for index in shuffled(len(labels), m, steps=300):
+            leaf = z[index].requires_grad_()
+            loss.surrogate(leaf, labels[index]).backward()
+            assert leaf.grad is not None
+            z[index] = normalize_rows(z[index] - leaf.grad)
+        reached[memory] = rate_reduction(z, labels, k).delta.item() / maximal_rate_reduction(d, k)
+    assert reached[0] < 0.4
+    assert reached[480] > 0.8
+
+
+def test_a_network_separates_noisy_subspaces_sooner() -> None:
+    d, k, m, inputs = 48, 24, 96, 32
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(40 * k) % k
+    planes = torch.randn(k, 3, inputs, generator=generator)
+    x = torch.einsum("nr,nri->ni", torch.randn(len(labels), 3, generator=generator), planes[labels])
+    x += torch.randn(x.shape, generator=generator)
+    reached = {}
+    for memory in (0, 480):
+        torch.manual_seed(0)
+        network = MLP(inputs, d, hidden=(128, 128), batch_norm=True)
+        loss = MCR2Loss(k, memory=memory, dim=d)
+        optimizer = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)
+        for index in shuffled(len(labels), m, steps=200):
+            optimizer.zero_grad()
+            loss.surrogate(network(x[index]), labels[index]).backward()
+            optimizer.step()
+        with torch.no_grad():
+            features = network.eval()(x)
+        reached[memory] = rate_reduction(features, labels, k).delta.item() / maximal_rate_reduction(d, k)
+    assert reached[480] > reached[0] + 0.15

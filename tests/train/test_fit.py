@@ -146,6 +146,7 @@ class StopAfter:
         ({"objective": "vmcr2", "latch_every": 2}, 3),
         ({"objective": "vmcr2", "latch_every": 4, "latch_unit": "steps", "weight_end": 40.0}, 1),
         ({"objective": "mcr2", "optimizer": "adamw", "lr": 1e-3, "nesterov": False}, 4),
+        ({"objective": "mcr2", "batch_size": 400, "memory": 900}, 3),  # which has wrapped around by then
         ({"objective": "ce", "augmentation": "crop", "crop_padding": 1, "warmup_epochs": 2.0}, 5),
         ({"objective": "ce", "augmentation": "crop", "crop_padding": 1, "average": 0.9}, 4),
     ],
