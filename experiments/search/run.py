@@ -39,7 +39,7 @@ def make(attempt: Try, folder: Path) -> Outcome:
     if not _RUNNER:
         _RUNNER.append(Runner())
     with VARIANTS[attempt.variant]():
-        return _RUNNER[0](Job(attempt.config, folder))
+        return _RUNNER[0](Job(attempt.config, folder, for_report=False))
 
 
 def read_lines(path: Path) -> dict[str, dict[str, Any]]:
@@ -64,13 +64,15 @@ def line_of(attempt: Try, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def run(names: list[str], lines: Path, runs: Path, parallel: int, seconds: float) -> None:
+def run(names: list[str], only: str, lines: Path, runs: Path, parallel: int, seconds: float) -> None:
     """Make what has no line; begin nothing after ``seconds``."""
     began = time.monotonic()
     todo: deque[tuple[str, Try]] = deque()
     for name in names:
         known = read_lines(lines / f"{name}.jsonl")
-        todo.extend((name, attempt) for attempt in studies()[name] if attempt.id not in known)
+        todo.extend(
+            (name, attempt) for attempt in studies()[name] if attempt.id not in known and only in attempt.called
+        )
     lines.mkdir(parents=True, exist_ok=True)
     sharing = multi_process_service() if parallel > 1 else nullcontext("one after another")
     with sharing as note:
@@ -128,6 +130,7 @@ def main() -> None:
     parser.add_argument("--lines", type=Path, default=HERE)
     parser.add_argument("--runs", type=Path, default=Path("runs/search"))
     parser.add_argument("--seconds", type=float, default=1e9, help="begin nothing after so long")
+    parser.add_argument("--only", default="", help="only runs whose name has this in it")
     parser.add_argument("--show", action="store_true", help="print the lines that are there, best first")
     given = parser.parse_args()
     if given.show:
@@ -137,7 +140,7 @@ def main() -> None:
             for line in sorted(found, key=lambda line: -line.get("holdout_accuracy", 0.0)):
                 print("  " + shown(line))
         return
-    run(given.names, given.lines, given.runs, given.parallel, given.seconds)
+    run(given.names, given.only, given.lines, given.runs, given.parallel, given.seconds)
 
 
 if __name__ == "__main__":

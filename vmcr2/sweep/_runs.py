@@ -25,6 +25,8 @@ class Job:
 
     config: Config
     folder: Path
+    for_report: bool = True
+    """Whether what a report needs is kept; where it is not, it need not be made."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,14 @@ class Runner:
             wall: float | None = None  # not known of a run whose line alone is missing
             if not folder.finished:
                 _drop_if_begun_elsewhere(folder, job.config)
-                fit(job.config, out=folder.path, resume=True, listener=watch, source=self._source(job.config))
+                fit(
+                    job.config,
+                    out=folder.path,
+                    resume=True,
+                    listener=watch,
+                    source=self._source(job.config),
+                    for_report=job.for_report,
+                )
                 wall = time.monotonic() - start
             notes = {"notes": watch.notes} if watch.notes else {}
             return Outcome(_figures(folder) | folder.read_summary() | notes | {"wall_seconds": wall})

@@ -97,7 +97,7 @@ def sweep(
         with _sharing(list(left.values()), parallel) as (note, threads):
             if listener is not None:
                 listener.started(len(points), len(points) - len(left), note)
-            jobs = [Job(point.config, folder) for folder, point in left.items()]
+            jobs = [Job(point.config, folder, keep_weights) for folder, point in left.items()]
             if parallel == 1:
                 runner = Runner()
                 for job in jobs:

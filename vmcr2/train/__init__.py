@@ -2,8 +2,9 @@
 
 from ._config import Config
 from ._errors import UserError
-from ._loop import evaluate_run, fit
+from ._loop import fit
 from ._recipes import FAMILIES, RECIPES, find_recipe, recipe
+from ._remeasure import evaluate_run
 from ._run import Run, TrainingError
 
 __all__ = [

@@ -41,6 +41,7 @@ def fit(
     resume: bool = False,
     listener: Listener | None = None,
     source: Source | None = None,
+    for_report: bool = True,
 ) -> Run:
     """Train by a configuration and evaluate; everything that came out lies in the run folder.
 
@@ -51,6 +52,7 @@ def fit(
             is returned as it is.
         listener: is told of every epoch.
         source: the opened data, where many runs share them; by default ``config.data`` is opened.
+        for_report: write ``evaluation.safetensors``, which a report reads and nothing else.
     """
     device = choose_device(config.device)
     folder = RunFolder(Path(out) if out is not None else default_folder(config))
@@ -68,7 +70,7 @@ def fit(
             "path": str(source.path) if source.path else None,
         }
         folder.create(config, manifest(config, device, data))
-    return trainer.run(folder, listener)
+    return trainer.run(folder, listener, for_report)
 
 
 def choose_device(name: str) -> torch.device:
@@ -127,7 +129,7 @@ class Trainer:
         except (ValueError, RuntimeError) as error:
             raise UserError(f"these settings do not fit the images of {self.source.name}: {error}") from error
 
-    def run(self, folder: RunFolder, listener: Listener | None) -> Run:
+    def run(self, folder: RunFolder, listener: Listener | None, for_report: bool = True) -> Run:
         """Train from the last checkpoint, or from the start."""
         config = self.config
         position = Position(0, 0, 0.0)
@@ -157,7 +159,7 @@ class Trainer:
             if time.monotonic() - saved >= config.checkpoint_seconds or position.epoch == config.epochs:
                 save_checkpoint(folder.checkpoint, self.step, position)
                 saved = time.monotonic()
-        return self.finish(folder, position)
+        return self.finish(folder, position, for_report)
 
     def train_epoch(self, epoch: int, engine: Engine) -> None:
         """One pass over the training set in whole batches.
@@ -251,7 +253,7 @@ class Trainer:
                 figures["head_accuracy"] = accuracy(self.objective.predict(features), labels)
         return features, figures
 
-    def finish(self, folder: RunFolder, position: Position) -> Run:
+    def finish(self, folder: RunFolder, position: Position, for_report: bool) -> Run:
         """Evaluate, write what came out, the summary last."""
         self.step.settle()
         side = self.measure()
@@ -269,9 +271,10 @@ class Trainer:
         if learned := self.objective.state_dict():  # Γ and A, the head of cross-entropy, a memory
             write_tensors(folder.objective, learned)
         write_tensors(folder.subspaces, {"bases": side.classifier.bases, "energies": side.classifier.energies})
-        codes = self.objective.codes if isinstance(self.objective, VMCR2Loss) else None
-        shown = evaluation_tensors(side, self.train_split, unseen, features, self.num_classes, codes)
-        write_tensors(folder.evaluation, shown, {"class_names": json.dumps(self.source.class_names)})
+        if for_report:
+            codes = self.objective.codes if isinstance(self.objective, VMCR2Loss) else None
+            shown = evaluation_tensors(side, self.train_split, unseen, features, self.num_classes, codes)
+            write_tensors(folder.evaluation, shown, {"class_names": json.dumps(self.source.class_names)})
         folder.write_summary(summary)
         return Run(folder.path, self.config, summary, self.network.eval(), side.classifier, self.objective)
 
@@ -301,18 +304,3 @@ class Trainer:
             classifier.to(self.device),
             self.objective,
         )
-
-
-def evaluate_run(path: Path | str, *, data_path: str | None = None, device: str = "auto") -> dict[str, Any]:
-    """The figures of a finished run on the test set, made anew from its weights; writes nothing."""
-    folder = RunFolder(Path(path))
-    config = folder.read_config()
-    folder.read_summary()
-    chosen = choose_device(device)
-    where = data_path or config.data_path
-    source = open_data(config.data, Path(where) if where else None)
-    trainer = Trainer(config, source, chosen)
-    trainer.restore(folder)
-    side = trainer.measure()
-    _, result = trainer.measure_unseen(side, source.test(), "test")
-    return result | side.figures

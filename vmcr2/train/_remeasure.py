@@ -1,0 +1,25 @@
+"""The figures of a finished run, made anew from its weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..data import open_data
+from ._folder import RunFolder
+from ._loop import Trainer, choose_device
+
+
+def evaluate_run(path: Path | str, *, data_path: str | None = None, device: str = "auto") -> dict[str, Any]:
+    """The figures of a finished run on the test set, made anew from its weights; writes nothing."""
+    folder = RunFolder(Path(path))
+    config = folder.read_config()
+    folder.read_summary()
+    chosen = choose_device(device)
+    where = data_path or config.data_path
+    source = open_data(config.data, Path(where) if where else None)
+    trainer = Trainer(config, source, chosen)
+    trainer.restore(folder)
+    side = trainer.measure()
+    _, result = trainer.measure_unseen(side, source.test(), "test")
+    return result | side.figures
