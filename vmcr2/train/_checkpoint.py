@@ -54,11 +54,7 @@ def load_checkpoint(path: Path, step: Step) -> Position:
     for index, parameter in enumerate(_parameters(step.optimizer)):
         values = _under(f"optimizer.{index}.", tensors)
         if values:
-            step.optimizer.state[parameter] = {
-                # a counter of steps lives where the optimiser keeps it; momenta live with their parameter
-                name: value.to(parameter.device)
-                for name, value in values.items()
-            }
+            step.optimizer.state[parameter] = {name: _beside(parameter, value) for name, value in values.items()}
     torch.set_rng_state(tensors["random.cpu"])
     if step.index.is_cuda and "random.cuda" in tensors:
         torch.cuda.set_rng_state(tensors["random.cuda"], step.index.device)
@@ -68,6 +64,16 @@ def load_checkpoint(path: Path, step: Step) -> Position:
         return Position(**json.loads(metadata["position"]))
     except (KeyError, TypeError, json.JSONDecodeError) as error:
         raise UserError(f"{path} is not a checkpoint of this version of vmcr2") from error
+
+
+def _beside(parameter: Tensor, value: Tensor) -> Tensor:
+    """A value of the optimiser as it would have made it: a momentum is laid out in memory as its parameter is.
+
+    A fused optimiser walks both in one order, and on a GPU the convolutions' weights are not in the usual one.
+    """
+    if value.shape != parameter.shape:  # a counter of steps
+        return value.to(parameter.device)
+    return torch.empty_like(parameter, dtype=value.dtype).copy_(value)
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
