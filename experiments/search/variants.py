@@ -53,9 +53,35 @@ def focus(floor: float = 0.3) -> Iterator[None]:
 
 
 @contextmanager
+def steady(decay: float = 0.9) -> Iterator[None]:
+    """R's gradient at the second moment of the last batches, not at the batch's own: (c/m)(I + c·mean)⁻¹ z_i."""
+    before = _pull.expansion_gradient
+    kept: dict[torch.device, Tensor] = {}  # made in the first steps of a run, before they are captured
+
+    def carried(z: Tensor, eps_sq: float, guard: Any) -> Tensor:
+        m, d = z.shape
+        own = z.T @ z / m
+        mean = kept.setdefault(z.device, own.clone()).lerp_(own, 1.0 - decay)
+        matrix = torch.eye(d, device=z.device, dtype=z.dtype) + d / eps_sq * mean
+        return d / (eps_sq * m) * torch.cholesky_solve(z.T, torch.linalg.cholesky_ex(matrix).L).T
+
+    _pull.expansion_gradient = carried
+    try:
+        yield
+    finally:
+        _pull.expansion_gradient = before
+
+
+@contextmanager
 def plain() -> Iterator[None]:
     """The code as it is."""
     yield
 
 
-VARIANTS = {"": plain, "attract": attract, "focus": focus}
+VARIANTS = {
+    "": plain,
+    "attract": attract,
+    "focus": focus,
+    "focus-0.1": lambda: focus(0.1),
+    "steady": steady,
+}

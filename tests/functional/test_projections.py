@@ -197,3 +197,29 @@ def test_simplex_of_extreme_float32_columns(size: float) -> None:
 def test_simplex_does_not_change_when_a_constant_is_added() -> None:
     x = torch.tensor([[0.5, 0.25], [0.25, 0.25], [-1.0, 0.0]])  # exact beside 2^17 in float32
     assert (project_simplex(x + 2**17) - project_simplex(x)).abs().max() < 1e-6
+
+
+def test_flat_codes_are_even_on_own_atoms_whatever_they_were() -> None:
+    x = randn(12, 4, seed=3)
+    flat = flat_codes(x)
+    assert torch.equal(flat.sum(0), torch.ones(4, dtype=DOUBLE))
+    for j in range(4):
+        assert torch.equal(flat[3 * j : 3 * j + 3, j], torch.full((3,), 1 / 3, dtype=DOUBLE))
+    assert torch.equal(flat, flat_codes(torch.zeros_like(x)))
+    with pytest.raises(ValueError, match="no multiple of 5"):
+        flat_codes(randn(12, 5, seed=3))
+
+
+def test_flat_codes_are_those_of_the_largest_rate_reduction() -> None:
+    """Orthonormal atoms with flat codes have ΔR's maximum, and steeper codes of the same trace less."""
+    k, s = 4, 3
+    d = k * s
+    atoms, flat, shares = torch.eye(d, dtype=DOUBLE), flat_codes(torch.zeros(d, k, dtype=DOUBLE)), torch.full((k,), 1 / k)
+    shares = shares.to(DOUBLE)
+
+    def delta(codes: torch.Tensor) -> float:
+        return (variational_expansion(atoms, codes, shares) - variational_compression(codes, shares, d)).item()
+
+    assert delta(flat) == pytest.approx(maximal_rate_reduction(d, [1] * k), rel=1e-12)
+    steeper = flat * torch.linspace(0.5, 1.5, s, dtype=DOUBLE).repeat(k).unsqueeze(1)
+    assert delta(steeper) < delta(flat) - 1e-3

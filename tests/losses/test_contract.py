@@ -29,6 +29,7 @@ LOSSES: dict[str, Callable[[], Loss]] = {
     "VMCR2 simplex": variational(codes="simplex"),
     "VMCR2 rescaled": variational(codes="rescaled"),
     "VMCR2 rescaled to a trace": variational(codes="rescaled", codes_trace=5.0),
+    "VMCR2 flat": variational(codes="flat", codes_trace=4.0),
     "VMCR2 with multipliers": variational(multiplier_rate=0.5, weight=5.0),
 }
 

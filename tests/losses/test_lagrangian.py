@@ -152,7 +152,7 @@ def test_latching_keeps_the_trace_when_asked_to() -> None:
         assert relative(loss.codes.sum(0), grown if keep else torch.ones(4)) < 0.1
 
 
-@pytest.mark.parametrize("rule", ["simplex", "rescaled"])
+@pytest.mark.parametrize("rule", ["simplex", "rescaled", "flat"])
 def test_the_trace_of_the_codes_is_what_it_is_set_to(rule: str) -> None:
     z, labels = clustered()
     loss = VMCR2Loss(4, z.shape[1], atoms_per_class=3, codes=rule, codes_trace=6.0).double()  # type: ignore[arg-type]

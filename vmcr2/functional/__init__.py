@@ -4,7 +4,7 @@ from ._eigen import Batches
 from ._latching import latch, latch_batches
 from ._linalg import normalize_rows
 from ._logdets import Backend
-from ._projections import project_nonnegative, project_simplex, project_unit_columns, rescale_trace
+from ._projections import flat_codes, project_nonnegative, project_simplex, project_unit_columns, rescale_trace
 from ._rates import RateTerms, coding_rate, maximal_rate_reduction, rate_reduction
 from ._spectral import variational_logdet, variational_spectral
 from ._steps import CodesRule, lipschitz_codes, lipschitz_dictionary, variational_step
@@ -36,6 +36,7 @@ __all__ = [
     "VariationalTerms",
     "class_subspaces",
     "coding_rate",
+    "flat_codes",
     "latch",
     "latch_batches",
     "lipschitz_codes",

@@ -73,3 +73,22 @@ def rescale_trace(x: Tensor) -> Tensor:
     scaled = positive / torch.where(largest > 0, largest, 1.0)
     total = scaled.sum(0, keepdim=True)
     return scaled / torch.where(total > 0, total, 1.0)
+
+
+def flat_codes(x: Tensor) -> Tensor:
+    """The codes of the optimum, whatever X is: class j has 1/s on each of its own s = q/k atoms and 0 on others'.
+
+    ΔR of balanced classes is maximal where every class fills d/k directions of its own evenly. Free codes end nearly
+    even too, at a trace that the weight of the mismatch decides (docs/recipe.md). q must be a multiple of k.
+
+    >>> flat_codes(torch.zeros(4, 2))
+    tensor([[0.5000, 0.0000],
+            [0.5000, 0.0000],
+            [0.0000, 0.5000],
+            [0.0000, 0.5000]])
+    """
+    q, k = x.shape
+    if q % k:
+        raise ValueError(f"flat codes need as many atoms for every class: {q} atoms are no multiple of {k} classes")
+    own = torch.eye(k, dtype=x.dtype, device=x.device).repeat_interleave(q // k, dim=0)
+    return own * (k / q)

@@ -13,15 +13,20 @@ from ._inputs import check_features, check_not_negative, check_positive, read_cl
 from ._linalg import Guard, full_precision, products_as_asked, working_dtype
 from ._mismatch import atom_product, coherence_norm
 from ._problem import Problem, Scalar, build_problem, own_terms, read_problem, weight_from
-from ._projections import project_nonnegative, project_simplex, rescale_trace, unit_columns
+from ._projections import flat_codes, project_nonnegative, project_simplex, rescale_trace, unit_columns
 from ._streams import Aside
 
-CodesRule = Literal["free", "simplex", "rescaled"]
+CodesRule = Literal["free", "simplex", "rescaled", "flat"]
 
 # The codes' step is a gradient step on a quadratic with Hessian ∝ G₂: it diverges once ν·λ_max(G₂)/‖G₂‖_F reaches 2.
 CODES_STEP_LIMIT = 1.9
 
-_PROJECTIONS = {"free": project_nonnegative, "simplex": project_simplex, "rescaled": rescale_trace}
+_PROJECTIONS = {
+    "free": project_nonnegative,
+    "simplex": project_simplex,
+    "rescaled": rescale_trace,
+    "flat": flat_codes,
+}
 
 
 @full_precision
@@ -113,8 +118,8 @@ def variational_step(
         weight: μm/2, the weight of M/m².
         nu_dictionary: ν_Γ; the step is ν_Γ/L_Γ, and none where L_Γ = 0 (all codes zero).
         nu_codes: ν_A; the step is ν_A/L_j.
-        codes_rule: "free" (non-negative, the paper's), "simplex" (Euclidean projection onto a trace) or "rescaled"
-            (multiplied to have it).
+        codes_rule: "free" (non-negative, the paper's), "simplex" (Euclidean projection onto a trace), "rescaled"
+            (multiplied to have it) or "flat" (it is spread evenly over the class's own atoms and stays there).
         codes_trace: that trace; unit features have 1.
         cap_codes_step: keep ν_A·λ_max(G₂)/‖G₂‖_F below 2, beyond which small or coherent dictionaries overshoot.
         max_class_size: as in :func:`rate_reduction`.
@@ -271,7 +276,7 @@ def take_step(
 
 
 def codes_projection(rule: CodesRule, trace: float = 1.0) -> Callable[[Tensor], Tensor]:
-    """The projection that a rule stands for; both rules with a trace are scaled by it."""
+    """The projection that a rule stands for; rules with a trace are scaled by it."""
     project = _PROJECTIONS[rule]
     if rule == "free" or trace == 1.0:
         return project

@@ -42,7 +42,8 @@ class VMCR2Loss(AtomState):
             Eq. 7, in which the network feels M alone; above 0 it feels the expansion and leaves a collapsed start.
         debias: leave the pairs of a sample with itself out of M, which removes the minibatch's bias in ‖Ĉ_j‖². A class
             of one sample then keeps only its pull towards the dictionary.
-        codes: "free" (non-negative, the paper's), "simplex" or "rescaled" (a fixed trace per class).
+        codes: "free" (non-negative, the paper's), "simplex" or "rescaled" (a fixed trace per class), or "flat" (that
+            trace evenly on the class's own atoms, as at the optimum; only the dictionary learns).
         codes_trace: that trace; unit features have 1.
         keep_trace: latching leaves each class's trace where the steps have brought it (free codes), instead of at 1.
         multiplier_rate: ρ, the step of the multipliers of an augmented Lagrangian, one for each atom and class

@@ -84,8 +84,8 @@ class Config:
     """q/k."""
     memory: int = 0
     """Rows of past features that exact MCR² takes its class statistics from; 0 for the batch alone."""
-    codes: Literal["free", "simplex", "rescaled"] = "free"
-    """The set the codes are kept in: not negative, or with a fixed trace too."""
+    codes: Literal["free", "simplex", "rescaled", "flat"] = "free"
+    """The set the codes are kept in: not negative, with a fixed trace too, or that trace evenly on own atoms."""
     codes_trace: float = 1.0
     """That trace."""
     keep_trace: bool = False
