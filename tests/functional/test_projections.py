@@ -9,7 +9,16 @@ import torch
 from cases import DOUBLE, relative
 from torch import Tensor
 
-from vmcr2.functional import project_nonnegative, project_simplex, project_unit_columns, rescale_trace
+from vmcr2.functional import (
+    flat_codes,
+    maximal_rate_reduction,
+    project_nonnegative,
+    project_simplex,
+    project_unit_columns,
+    rescale_trace,
+    variational_compression,
+    variational_expansion,
+)
 
 Projection = Callable[[Tensor], Tensor]
 ALL: dict[str, Projection] = {
@@ -214,12 +223,12 @@ def test_flat_codes_are_those_of_the_largest_rate_reduction() -> None:
     """Orthonormal atoms with flat codes have ΔR's maximum, and steeper codes of the same trace less."""
     k, s = 4, 3
     d = k * s
-    atoms, flat, shares = torch.eye(d, dtype=DOUBLE), flat_codes(torch.zeros(d, k, dtype=DOUBLE)), torch.full((k,), 1 / k)
-    shares = shares.to(DOUBLE)
+    atoms, shares = torch.eye(d, dtype=DOUBLE), torch.full((k,), 1 / k, dtype=DOUBLE)
+    flat = flat_codes(torch.zeros(d, k, dtype=DOUBLE))
 
     def delta(codes: torch.Tensor) -> float:
         return (variational_expansion(atoms, codes, shares) - variational_compression(codes, shares, d)).item()
 
-    assert delta(flat) == pytest.approx(maximal_rate_reduction(d, [1] * k), rel=1e-12)
+    assert delta(flat) == pytest.approx(maximal_rate_reduction(d, k), rel=1e-12)
     steeper = flat * torch.linspace(0.5, 1.5, s, dtype=DOUBLE).repeat(k).unsqueeze(1)
     assert delta(steeper) < delta(flat) - 1e-3

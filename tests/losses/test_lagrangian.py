@@ -110,6 +110,32 @@ def test_multipliers_bring_the_variational_rates_down_to_the_true_ones() -> None
     assert abs(excess[0.1]) < 0.05 * truth
 
 
+def test_at_the_stationary_point_the_network_feels_the_gradient_of_the_rate_reduction() -> None:
+    """Samples on axes that two classes share in part, the axes as atoms: U is known in closed form."""
+    counts = torch.tensor([[5, 3, 1, 0, 0, 0], [0, 0, 2, 4, 1, 1]])
+    labels = torch.repeat_interleave(torch.arange(2), counts.sum(1))
+    z = torch.eye(6, dtype=DOUBLE)[torch.cat([torch.repeat_interleave(torch.arange(6), row) for row in counts])]
+    codes = counts.double().T / counts.sum(1)
+    c = 6 / 0.5
+    leverage = 1 / (1 + c * z.square().mean(0))
+    multipliers = -c / (4 * WEIGHT) * (leverage.unsqueeze(1) - 1 / (1 + c * codes))
+    assert multipliers.abs().max() > 0.05
+    loss = VMCR2Loss(
+        2, 6, atoms_per_class=3, weight=WEIGHT, batch_expansion=0.0, multiplier_rate=RATE, normalize=False
+    ).double()
+    state = {"dictionary": torch.eye(6), "codes": codes, "multipliers": multipliers, "latched": torch.tensor(True)}
+    loss.load_state_dict(state)
+
+    felt, true = z.clone().requires_grad_(), z.clone().requires_grad_()
+    loss(felt, labels).backward()
+    assert relative(loss.dictionary.abs(), torch.eye(6)) < 1e-9  # an atom's sign is nothing
+    assert relative(loss.codes, codes) < 1e-9
+    assert relative(loss.multipliers, multipliers) < 1e-9
+    (-rate_reduction(true, labels, 2).delta).backward()
+    assert felt.grad is not None
+    assert relative(felt.grad, true.grad) < 1e-9
+
+
 def test_multipliers_stay_within_their_bound_whatever_the_rate() -> None:
     z, labels = clustered()
     loss = VMCR2Loss(4, z.shape[1], atoms_per_class=3, weight=20.0, multiplier_rate=50.0).double()

@@ -20,6 +20,7 @@ from vmcr2.sweep import Point, Sweep, grid, rank, read_axes, sweep, table
 from vmcr2.sweep import _runs as runs
 from vmcr2.sweep._results import Results, sole_user
 from vmcr2.train import Config, TrainingError, UserError, fit, recipe
+from vmcr2.train import _loop as loop
 
 ROOT = Path(vmcr2.__file__).parent.parent
 QUICK: dict[str, Any] = {"epochs": 2, "eval_every": 0, "hidden": (32,)}
@@ -59,7 +60,10 @@ def test_a_line_says_what_the_run_computed(tmp_path: Path) -> None:
     figures = {key: value for key, value in alone.items() if key != "seconds"}
     assert {key: records[3][key] for key in figures} == figures
     metrics = (tmp_path / "alone" / "metrics.jsonl").read_text().splitlines()
-    assert records[3]["codes_trace"] == json.loads(metrics[-1])["codes_trace"]
+    last = json.loads(metrics[-1])
+    for name in ("codes_trace", "variational_expansion", "variational_compression"):
+        assert records[3][name] == last[name]
+    assert {"holdout_accuracy_by_components", "holdout_dictionary_accuracy"} < set(records[3])
     shared = {"holdout": 287, "epochs": 2, "hidden": [32]}
     assert records[0]["changes"] == shared | {"lr": 0.1}
     assert records[3]["changes"] == shared  # 0.3 is the recipe's own rate
@@ -71,7 +75,7 @@ def test_a_line_says_what_the_run_computed(tmp_path: Path) -> None:
 def test_cross_entropy_has_its_head_in_the_line(tmp_path: Path) -> None:
     (record,) = sweep(points(objective="ce"), tmp_path / "s").lines
     assert 0 < record["head_accuracy"] <= 1
-    assert "codes_trace" not in record
+    assert not [key for key in record if key.startswith(("codes_trace", "variational"))]
 
 
 def test_the_test_set_is_never_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,14 +241,26 @@ def test_what_nobody_expected_is_lost_with_its_traceback(parallel: int, tmp_path
     assert len(sweep(chosen, tmp_path / "s", parallel=parallel).lines) == 2
 
 
+LARGE = {"model.safetensors", "last.safetensors", "evaluation.safetensors"}
+
+
 def test_weights_go_once_the_line_is_written(tmp_path: Path) -> None:
     small = {"config.json", "manifest.json", "metrics.jsonl", "summary.json"}
     for keep in (False, True):
         (record,) = sweep(points("lr=0.1"), tmp_path / str(keep), keep_weights=keep).lines
         kept = {path.name for path in (tmp_path / str(keep) / record["folder"]).rglob("*") if path.is_file()}
-        assert kept == small if not keep else kept > small | {"model.safetensors", "last.safetensors"}
+        assert kept == small if not keep else kept > small | LARGE
     sweep(points("lr=0.1"), tmp_path / "True")  # without --keep-weights: what was kept stays
     assert (tmp_path / "True" / record["folder"] / "model.safetensors").exists()
+
+
+def test_a_report_s_file_that_would_be_thrown_away_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_: Any) -> Any:
+        raise RuntimeError("it was made")
+
+    monkeypatch.setattr(loop, "evaluation_tensors", forbidden)
+    assert not sweep(points(), tmp_path / "pruned").lost
+    assert list(sweep(points(), tmp_path / "kept", keep_weights=True).lost.values()) == ["RuntimeError: it was made"]
 
 
 def test_two_at_a_time_give_the_same_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

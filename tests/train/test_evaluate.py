@@ -12,19 +12,22 @@ from torch import Tensor, nn
 from vmcr2.classifiers import NearestSubspace
 from vmcr2.data import Split, plain
 from vmcr2.functional import rate_reduction
+from vmcr2.losses import MCR2Loss, VMCR2Loss
 from vmcr2.models import build
-from vmcr2.train import Config, _evaluate
+from vmcr2.train import Config, _evaluate, fit, recipe
 from vmcr2.train._artifacts import confusion, evaluation_tensors
 from vmcr2.train._evaluate import (
     TrainingSide,
     accuracy,
     effective_ranks,
     embed,
+    evaluate_choices,
     evaluate_training,
     evaluate_unseen,
     mean_batch_delta,
     mean_cosines,
     nearest_class_mean,
+    nearest_model,
     nearest_neighbours,
 )
 from vmcr2.train._folder import read_tensors, write_tensors
@@ -253,6 +256,65 @@ def test_the_three_accuracies_are_under_their_names() -> None:
         "neighbours_accuracy": accuracy(nearest_neighbours(side, unseen, 5), truth),
     }
     assert len(set(found.values())) == 3  # hard enough to tell them apart
+
+
+@pytest.mark.parametrize(("dim", "counts"), [(4, [1, 2, 3]), (24, [1, 2, 3, 5, 8, 12, 20])])
+def test_accuracies_by_components_are_those_of_the_leading_eigenvectors(dim: int, counts: list[int]) -> None:
+    z, labels = features(400, dim, 5, noise=3.0)
+    unseen, truth = features(300, dim, 5, noise=3.0, seed=1)
+    found = evaluate_choices(side_of(z, labels, 5), unseen, truth, 5, MCR2Loss(5))
+    expected = {}
+    for count in counts:
+        inside = []
+        for j in range(5):
+            members = z[labels == j].double().numpy()
+            leading = np.linalg.eigh(members.T @ members)[1][:, -count:]
+            inside.append(((unseen.double().numpy() @ leading) ** 2).sum(1))
+        expected[str(count)] = float((np.stack(inside, 1).argmax(1) == truth.numpy()).mean())
+    assert found == {"accuracy_by_components": pytest.approx(expected)}  # exact MCR² has no dictionary
+    assert len(set(expected.values())) > 1
+
+
+def model_with(dictionary: Tensor, codes: Tensor) -> VMCR2Loss:
+    q, k = codes.shape
+    loss = VMCR2Loss(k, len(dictionary), atoms_per_class=q // k)
+    loss.dictionary.copy_(dictionary)
+    loss.codes.copy_(codes)
+    return loss
+
+
+def test_the_dictionary_as_classifier_against_a_class_s_matrix_at_a_time() -> None:
+    z, truth = features(300, 12, 4, noise=2.0)
+    generator = torch.Generator().manual_seed(5)
+    dictionary = nn.functional.normalize(torch.randn(12, 8, generator=generator), dim=0)
+    codes = torch.rand(8, 4, generator=generator) * torch.tensor([8.0, 1.0, 0.2, 3.0])  # traces that must not count
+    loss = model_with(dictionary, codes)
+    scores = []
+    for j in range(4):
+        model = dictionary.double() @ torch.diag(codes[:, j].double()) @ dictionary.double().T
+        model /= codes[:, j].double().sum()
+        scores.append([float(x @ model @ x) for x in z.double()])
+    expected = np.array(scores).argmax(0)
+    assert nearest_model(loss, z).tolist() == expected.tolist()
+    assert len(set(expected)) == 4
+    share = float((expected == truth.numpy()).mean())
+    found = evaluate_choices(side_of(z, truth, 4), z, truth, 4, loss)
+    assert found["dictionary_accuracy"] == pytest.approx(share)
+
+
+def test_the_dictionary_does_not_name_a_class_without_codes() -> None:
+    codes = torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
+    assert nearest_model(model_with(torch.eye(3), codes), torch.eye(3)[:2]).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("objective", ["vmcr2", "ce"])
+def test_what_is_to_choose_by_is_measured_on_a_hold_out_alone(objective: str, tmp_path: Path) -> None:
+    config = recipe("digits", objective=objective, epochs=1, eval_every=0, hidden=(32,))
+    held = fit(config.replace(holdout=200), out=tmp_path / "held").summary
+    tested = fit(config, out=tmp_path / "tested").summary
+    assert list(held["holdout_accuracy_by_components"]) == ["1", "2", "3", "5", "8", "12", "20"]
+    assert ("holdout_dictionary_accuracy" in held) == (objective == "vmcr2")
+    assert not [key for key in tested if "by_components" in key or "dictionary" in key]
 
 
 def test_confusion_counts_rows_of_truth_and_columns_of_answers() -> None:

@@ -280,3 +280,15 @@ def test_the_run_folder_is_complete(tmp_path: Path) -> None:
     assert manifest["torch"] == torch.__version__
     assert Config.from_json((run.folder / "config.json").read_text()) == run.config
     assert set(load_file(run.folder / "objective.safetensors")) == {"dictionary", "codes", "latched"}
+
+
+@pytest.mark.parametrize("holdout", [0, 200])
+def test_a_run_that_is_not_for_a_report_lacks_its_file_alone(holdout: int, tmp_path: Path) -> None:
+    config = recipe("digits", holdout=holdout, **QUICK)
+    shown, plain = (fit(config, out=tmp_path / str(wanted), for_report=wanted) for wanted in (True, False))
+    names = [{path.relative_to(run.folder) for path in run.folder.rglob("*")} for run in (shown, plain)]
+    assert names[0] - names[1] == {Path("evaluation.safetensors")}
+    assert names[1] < names[0]
+    assert same(weights(shown.folder), weights(plain.folder))
+    timeless = [{key: value for key, value in run.summary.items() if key != "seconds"} for run in (shown, plain)]
+    assert timeless[0] == timeless[1]

@@ -54,8 +54,8 @@ class VMCR2Loss(AtomState):
         validate: look at the values and raise ``ValueError``, as in :class:`MCR2Loss`.
 
     ``mu`` or ``weight``, ``batch_expansion``, ``nu_dictionary`` and ``nu_codes`` can be assigned between steps and act
-    from the next one, in a captured CUDA graph too. ``dictionary``, ``codes`` (A/n_j, see docs/notation.md) and
-    ``latched`` are buffers and travel in the ``state_dict``; ``fault`` is one that does not.
+    from the next one, in a captured CUDA graph too. ``dictionary``, ``codes`` (A/n_j, see docs/notation.md),
+    ``latched`` and, where ρ > 0, ``multipliers`` are buffers and travel in the ``state_dict``; ``fault`` does not.
 
     >>> _ = torch.manual_seed(0)
     >>> loss = VMCR2Loss(2, 4, atoms_per_class=2)
