@@ -10,7 +10,6 @@ lines go to --lines (this folder), the runs' curves to --runs. A run without a l
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import sys
 import time
@@ -29,6 +28,7 @@ from variants import VARIANTS  # noqa: E402
 
 from vmcr2.sweep._mps import multi_process_service  # noqa: E402
 from vmcr2.sweep._points import changes  # noqa: E402
+from vmcr2.sweep._results import Results  # noqa: E402
 from vmcr2.sweep._runs import Job, Outcome, Runner, prune  # noqa: E402
 
 _RUNNER: list[Runner] = []  # one for the life of a worker: it keeps the data
@@ -42,11 +42,11 @@ def make(attempt: Try, folder: Path) -> Outcome:
         return _RUNNER[0](Job(attempt.config, folder, for_report=False))
 
 
-def read_lines(path: Path) -> dict[str, dict[str, Any]]:
-    """The lines of a study by the runs' identities."""
-    if not path.exists():
-        return {}
-    return {line["id"]: line for line in map(json.loads, path.read_text().splitlines())}
+def lines_of(folder: Path, study: str) -> Results:
+    """The lines of a study, kept as a sweep's are: one that was cut off is passed over, and its run made again."""
+    lines = Results(folder)
+    lines.path = folder / f"{study}.jsonl"
+    return lines
 
 
 def line_of(attempt: Try, outcome: Outcome) -> dict[str, Any]:
@@ -68,8 +68,8 @@ def run(names: list[str], only: str, lines: Path, runs: Path, parallel: int, sec
     """Make what has no line; begin nothing after ``seconds``."""
     began = time.monotonic()
     todo: deque[tuple[str, Try]] = deque()
-    for name in names:
-        known = read_lines(lines / f"{name}.jsonl")
+    for name in dict.fromkeys(names):  # a study named twice is one
+        known = lines_of(lines, name).read()
         todo.extend(
             (name, attempt) for attempt in studies()[name] if attempt.id not in known and only in attempt.called
         )
@@ -94,8 +94,7 @@ def run(names: list[str], only: str, lines: Path, runs: Path, parallel: int, sec
                         print(f"lost: {name} {attempt.called}: {outcome.lost}\n{outcome.trace or ''}", flush=True)
                         continue
                     line = line_of(attempt, outcome)
-                    with (lines / f"{name}.jsonl").open("a") as file:
-                        file.write(json.dumps(line, ensure_ascii=False) + "\n")
+                    lines_of(lines, name).append(line)
                     prune(folder)
                     print(f"{time.monotonic() - began:4.0f} s  {name:10} {shown(line)}", flush=True)
 
@@ -136,7 +135,7 @@ def main() -> None:
     if given.show:
         for name in given.names:
             print(name)
-            found = read_lines(given.lines / f"{name}.jsonl").values()
+            found = [line for line in lines_of(given.lines, name).read().values() if given.only in line["called"]]
             for line in sorted(found, key=lambda line: -line.get("holdout_accuracy", 0.0)):
                 print("  " + shown(line))
         return

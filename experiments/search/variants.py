@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -15,18 +16,19 @@ from vmcr2.functional import _mismatch, _pull
 class _NoPairs:
     """Same-class pairs whose push within the class is left out."""
 
-    def __init__(self, pairs: Any) -> None:
+    def __init__(self, z: Tensor, pairs: Any) -> None:
+        self.pull = torch.zeros_like(z)
         self._pairs = pairs
 
     def __getattr__(self, name: str) -> Any:
-        return torch.zeros_like(self._pairs.z) if name == "pull" else getattr(self._pairs, name)
+        return getattr(self._pairs, name)
 
 
 @contextmanager
 def attract() -> Iterator[None]:
     """The network feels −2⟨Ĉ_j, ΓDiag(Â_j)Γᵀ⟩ and R alone: ‖Ĉ_j‖² is left out of M's gradient in z."""
     before = _pull.same_class_pairs
-    _pull.same_class_pairs = lambda *arguments: _NoPairs(before(*arguments))  # type: ignore[assignment]
+    _pull.same_class_pairs = lambda z, *rest: _NoPairs(z, before(z, *rest))  # type: ignore[assignment]
     try:
         yield
     finally:
@@ -36,20 +38,20 @@ def attract() -> Iterator[None]:
 @contextmanager
 def focus(floor: float = 0.3) -> Iterator[None]:
     """The dictionary pulls each sample by 1/(floor + its share in its class's atoms), 1 on average."""
-    before = _mismatch.coordinates_of
 
     def weighted(z: Tensor, classes: Any, dictionary: Tensor, table: Tensor) -> Tensor:
-        model = before(z, classes, dictionary, table)
+        model = _mismatch.coordinates_of(z, classes, dictionary, table)
         largest = classes.spread(table.abs().amax(1, keepdim=True)).squeeze(1)
         share = (model.abs() * (z @ dictionary).abs()).sum(1) / largest.clamp_min(1e-12)
         weights = 1.0 / (floor + share.clamp(0.0, 1.0))
         return model * (weights / weights.mean()).unsqueeze(1)
 
-    _mismatch.coordinates_of = weighted
+    # in the step alone: the value that is logged is made of the same function, and stays what it is
+    _pull._mismatch = SimpleNamespace(coordinates_of=weighted)  # type: ignore[attr-defined]
     try:
         yield
     finally:
-        _mismatch.coordinates_of = before
+        _pull._mismatch = _mismatch  # type: ignore[attr-defined]
 
 
 @contextmanager
