@@ -134,7 +134,7 @@ def studies() -> dict[str, list[Try]]:
         {"keep_trace": True, "latch_every": 5},
         {"augmentation": "none"},
         {"crop_padding": 4},
-    ) + _tries(SHORT, {}, variant="focus")
+    )
     # what the trace of the codes does, and what the attraction alone does: tests of the explanation
     found["why"] = [
         *_tries(SHORT, {"codes": "simplex"}, {"codes": "rescaled"}),
@@ -195,24 +195,23 @@ def studies() -> dict[str, list[Try]]:
         *({"lr": lr, "weight_decay": decay} for lr, decay in ((0.1, 5e-4), (0.3, 5e-4), (0.3, 1e-3), (0.1, 2e-3))),
         {"lr": 0.03, "weight_decay": 2e-3},
     )
-    # weights by a sample's distance, for which more weight decay may be bearable; R at carried moments
+    # samples weighted by their distance, for which more weight decay may be bearable; R at carried moments
     decays: list[dict[str, Any]] = [{}, {"weight_decay": 1e-3}, {"weight_decay": 2e-3}]
     found["focus"] = [
         *_tries(SHORT, *decays[1:]),
-        *_tries(SHORT, *decays, {"lr": 1.0}, variant="focus-0.1"),
-        *_tries(SHORT, decays[1], variant="focus"),
+        *_tries(SHORT.replace(focus=3.0), *decays, {"lr": 1.0}),
+        *_tries(SHORT.replace(focus=10.0), *decays[1:]),
         *_tries(SHORT, *decays[:2], variant="steady"),
     ]
     # even codes that do not move: on digits they do what free ones do, and better
     even = SHORT.replace(codes="flat", atoms_per_class=5)
-    found["flat"] = _tries(
-        even,
-        *({"codes_trace": trace} for trace in (2.0, 4.0, 8.0, 16.0)),
-        {"codes_trace": 8.0, "atoms_per_class": 10},
-        {"codes_trace": 8.0, "nu_dictionary": 0.0},
-        {"codes_trace": 8.0, "batch_expansion": 0.2},
-        {"codes_trace": 8.0, "weight_decay": 1e-3},
-    )
+    found["flat"] = [
+        *_tries(even, *({"codes_trace": trace} for trace in (2.0, 4.0, 8.0, 16.0))),
+        *_tries(
+            even.replace(codes_trace=8.0), {"atoms_per_class": 10}, {"batch_expansion": 0.2}, {"weight_decay": 1e-3}
+        ),
+        *_tries(even.replace(codes_trace=8.0, focus=3.0), *decays, {"lr": 1.0}, {"codes_trace": 4.0}),
+    ]
     # β rising: MNIST's features lie in too few dimensions (R 50 of 70) where β is small, and collapse where it is large
     spread = MNIST.replace(augmentation="none", weight_decay=0.0, epochs=200, eval_every=200)
     found["mnist-spread"] = _tries(

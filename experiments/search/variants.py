@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from vmcr2.functional import _mismatch, _pull
+from vmcr2.functional import _pull
 
 
 class _NoPairs:
@@ -33,25 +32,6 @@ def attract() -> Iterator[None]:
         yield
     finally:
         _pull.same_class_pairs = before
-
-
-@contextmanager
-def focus(floor: float = 0.3) -> Iterator[None]:
-    """The dictionary pulls each sample by 1/(floor + its share in its class's atoms), 1 on average."""
-
-    def weighted(z: Tensor, classes: Any, dictionary: Tensor, table: Tensor) -> Tensor:
-        model = _mismatch.coordinates_of(z, classes, dictionary, table)
-        largest = classes.spread(table.abs().amax(1, keepdim=True)).squeeze(1)
-        share = (model.abs() * (z @ dictionary).abs()).sum(1) / largest.clamp_min(1e-12)
-        weights = 1.0 / (floor + share.clamp(0.0, 1.0))
-        return model * (weights / weights.mean()).unsqueeze(1)
-
-    # in the step alone: the value that is logged is made of the same function, and stays what it is
-    _pull._mismatch = SimpleNamespace(coordinates_of=weighted)  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        _pull._mismatch = _mismatch  # type: ignore[attr-defined]
 
 
 @contextmanager
@@ -83,7 +63,5 @@ def plain() -> Iterator[None]:
 VARIANTS = {
     "": plain,
     "attract": attract,
-    "focus": focus,
-    "focus-0.1": lambda: focus(0.1),
     "steady": steady,
 }

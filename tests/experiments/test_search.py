@@ -19,11 +19,13 @@ from cases import DOUBLE, Case
 from torch import Tensor
 
 from vmcr2 import VMCR2Loss
+from vmcr2.functional import _pull
+from vmcr2.functional._linalg import Guard
 from vmcr2.sweep import _runs as runs
 from vmcr2.train import Config, fit, recipe
 
 SEARCH = Path(__file__).parents[2] / "experiments" / "search"
-WEIGHT, BETA, FLOOR = 20.0, 0.1, 0.3
+WEIGHT, BETA = 20.0, 0.1
 
 
 @pytest.fixture
@@ -157,7 +159,7 @@ def test_show_prints_the_best_first_and_makes_nothing(
     written = [
         {"id": "x", "called": "lr=9", "variant": "", "failed": "features have NaN"},
         line("lr=0.1", 0.4),
-        line("weight=2", 0.6, variant="focus"),
+        line("weight=2", 0.6, variant="steady"),
         line("lr=0.3", 0.5, head_accuracy=0.55),
     ]
     (tmp_path / "lines").mkdir()
@@ -166,7 +168,7 @@ def test_show_prints_the_best_first_and_makes_nothing(
     title, *shown = capsys.readouterr().out.splitlines()
     assert title == "tiny"
     assert [text.split()[0] for text in shown] == ["0.6000", "0.5000", "0.4000", "lr=9:"]
-    assert shown[0].endswith("weight=2 [focus]")
+    assert shown[0].endswith("weight=2 [steady]")
     assert "best at 5: 0.500" in shown[1]
     assert "head 0.550" in shown[1]
     command(driver, monkeypatch, tmp_path, "tiny", "--show", "--only", "lr=0")
@@ -254,33 +256,19 @@ def test_attract_leaves_the_pairs_out(load: Callable[[str], ModuleType], debias:
     assert torch.equal(stepped(loss, soft)[1], plain)
 
 
-@pytest.mark.parametrize("floor", [FLOOR, 0.1])
-def test_focus_weighs_the_dictionary_s_pull_by_what_a_sample_lacks(
-    load: Callable[[str], ModuleType], floor: float
-) -> None:
-    loss = latched(debias=True, soft=False)
-    after, plain = stepped(loss, soft=False)
-    z, labels = CASE.features(), batch_labels(soft=False)
-    value = after(z, labels, update=False)
-    variants = load("variants")
-    with variants.focus() if floor == FLOOR else variants.focus(floor):
-        varied_after, varied = stepped(loss, soft=False)
-        assert torch.equal(after(z, labels, update=False), value)  # what is logged is the loss as it is
-    assert torch.equal(after.dictionary, varied_after.dictionary)
-    assert torch.equal(after.codes, varied_after.codes)
-    weights = torch.zeros(len(z), dtype=DOUBLE)
-    for i, j in enumerate(labels.tolist()):
-        codes = after.codes[:, j]
-        within = sum(code * torch.dot(atom, z[i]) ** 2 for code, atom in zip(codes, after.dictionary.T, strict=True))
-        weights[i] = 1 / (floor + min(float(within / codes.max()), 1.0))
-    weights = weights / weights.mean()
-    assert weights.max() > 1.5 * weights.min()
-    by_pairs, by_dictionary, by_rate = parts(after, soft=False)
-    assert close(varied, by_pairs + weights[:, None] * by_dictionary + by_rate)
-    assert torch.equal(stepped(loss, soft=False)[1], plain)
+def test_steady_takes_the_rate_at_the_mean_of_the_batches_so_far(load: Callable[[str], ModuleType]) -> None:
+    first, second = (CASE.features(seed=seed) for seed in (0, 1))
+    before = _pull.expansion_gradient
+    with load("variants").steady(decay=0.8):
+        assert close(_pull.expansion_gradient(first, 0.5, Guard()), before(first, 0.5, Guard()))
+        found = _pull.expansion_gradient(second, 0.5, Guard())
+    mean = (0.8 * first.T @ first + 0.2 * second.T @ second) / 24
+    assert close(found, 12 / 24 * second @ torch.linalg.inv(torch.eye(6, dtype=DOUBLE) + 12 * mean))
+    assert not close(found, before(second, 0.5, Guard()))
+    assert _pull.expansion_gradient is before
 
 
-@pytest.mark.parametrize("name", ["attract", "focus"])
+@pytest.mark.parametrize("name", ["attract"])
 def test_a_variant_is_gone_after_a_run_that_broke(load: Callable[[str], ModuleType], name: str) -> None:
     loss = latched(debias=True, soft=False)
     plain = stepped(loss, soft=False)[1]

@@ -30,6 +30,7 @@ LOSSES: dict[str, Callable[[], Loss]] = {
     "VMCR2 rescaled": variational(codes="rescaled"),
     "VMCR2 rescaled to a trace": variational(codes="rescaled", codes_trace=5.0),
     "VMCR2 flat": variational(codes="flat", codes_trace=4.0),
+    "VMCR2 focused": variational(focus=10.0, debias=True),
     "VMCR2 with multipliers": variational(multiplier_rate=0.5, weight=5.0),
 }
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ._classes import Classes, safe_reciprocal
+from ._focus import focused
 from ._linalg import products_as_asked
 from ._pairs import Pairs
 
@@ -98,11 +99,17 @@ def codes_gradient(atoms: AtomTerms, data: DataTerms) -> Tensor:
     return 2.0 * (atoms.product - data.projected)
 
 
-def expanded(z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
-    """D and ∂D/∂z = (4/m)(Ĉ_j − ΓDiag(Â_j)Γᵀ)z_i."""
+def expanded(
+    z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor, pairs: Pairs, focus: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """D and ∂D/∂z = (4/m)(Ĉ_j − ΓDiag(Â_j)Γᵀ)z_i, the second part by the sample's weight where there is a focus."""
     m = len(z)
     model = modelled(z, classes, dictionary, codes)
-    cross = (model * z).sum() / m
+    energy = (model * z).sum(1)
+    if focus:
+        energy, weights = focused(energy, classes, codes, focus)
+        model = model * weights.unsqueeze(1)
+    cross = energy.sum() / m
     own = (codes * atom_product(dictionary, codes, m) * classes.proportions).sum()
     return pairs.penalty - 2.0 * cross + own, (pairs.pull - model).mul_(4.0 / m)
 
@@ -111,6 +118,15 @@ def modelled(z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor) -> 
     """ΓDiag(Â_j)Γᵀ z_i of each sample's class, (m, d)."""
     with products_as_asked():
         return coordinates_of(z, classes, dictionary, codes.T) @ dictionary.T
+
+
+def attraction(z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor, focus: float) -> Tensor:
+    """ZΓ, (m, q), each row times its class's codes and its own weight under a focus."""
+    with products_as_asked():
+        coordinates = z @ dictionary
+    model = coordinates * classes.spread(codes.T.contiguous())
+    weights = focused((coordinates * model).sum(1), classes, codes, focus)[1]
+    return model.mul_(weights.unsqueeze(1))
 
 
 def coordinates_of(z: Tensor, classes: Classes, dictionary: Tensor, table: Tensor) -> Tensor:

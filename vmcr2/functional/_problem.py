@@ -60,11 +60,11 @@ class Problem:
         """d/ε²."""
         return self.z.shape[1] / self.eps_sq
 
-    def mismatch(self, dictionary: Tensor, codes: Tensor) -> Tensor:
-        """D = M/m², differentiable in the features, Γ and Â."""
+    def mismatch(self, dictionary: Tensor, codes: Tensor, focus: float = 0.0) -> Tensor:
+        """D = M/m², differentiable in the features, Γ and Â; with a focus, in the features alone."""
         wants_dictionary, wants_codes = wants_gradient(dictionary), wants_gradient(codes)
         with torch.no_grad():
-            value, by_features = _mismatch.expanded(self.z, self.classes, dictionary, codes, self.pairs)
+            value, by_features = _mismatch.expanded(self.z, self.classes, dictionary, codes, self.pairs, focus)
             if wants_dictionary or wants_codes:
                 atoms = _mismatch.atom_terms(dictionary, codes, self.classes.proportions, len(self.z))
                 data = self.data_terms(dictionary, codes)

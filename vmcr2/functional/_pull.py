@@ -56,6 +56,7 @@ def variational_pull(
     project: Callable[[Tensor], Tensor],
     batch_expansion: Tensor | None,
     debias: bool,
+    focus: float,
     guard: Guard,
 ) -> tuple[Tensor, Atoms]:
     """Algorithm 1's step, then ∂((μ/2m)M − β·R)/∂z at the new (Γ, Â, U), and these; β None leaves R out."""
@@ -76,7 +77,10 @@ def variational_pull(
         return rate
 
     atoms = take_step(problem, atoms, prepared, joined_rate, project)
-    model = _mismatch.coordinates_of(z, classes, atoms.dictionary, atoms.matched.T * -scale)
+    if focus:
+        model = _mismatch.attraction(z, classes, atoms.dictionary, atoms.matched, focus) * -scale
+    else:
+        model = _mismatch.coordinates_of(z, classes, atoms.dictionary, atoms.matched.T * -scale)
     pulling.join()
     with products_as_asked():
         gradient = torch.addmm(pull, model, atoms.dictionary.T)

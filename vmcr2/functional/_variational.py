@@ -242,11 +242,13 @@ def terms_of(
     codes: Tensor,
     *,
     matched: Tensor | None = None,
+    focus: float = 0.0,
     with_expansion: bool = True,
 ) -> VariationalTerms:
     """Eq. 7 and R(z) of a checked problem; R(z) can be left out, as a zero, where it is not wanted.
 
-    With multipliers the objective penalises the mismatch of ``matched`` codes, not that of the codes themselves.
+    With multipliers the objective penalises the mismatch of ``matched`` codes, not that of the codes themselves; with a
+    focus its attraction is the logarithm's. M is always the codes' own.
     """
     m = len(problem.z)
     proportions = problem.classes.proportions
@@ -254,7 +256,9 @@ def terms_of(
     R_v = _expansion(dictionary, codes, proportions, problem.c, problem.guard)
     R_vc = rate.compression_value(codes, proportions, problem.c)
     R = expansion(problem.z, problem.eps_sq, "auto", problem.guard) if with_expansion else torch.zeros_like(R_v)
-    penalised = D if matched is None else problem.mismatch(dictionary, matched)
+    penalised = D
+    if matched is not None or focus:
+        penalised = problem.mismatch(dictionary, codes if matched is None else matched, focus)
     return VariationalTerms(R_v, R_vc, m**2 * D, R_v - R_vc - problem.weight * penalised, R)
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..functional import CodesRule, VariationalTerms, _steps
 from ..functional._classes import Classes
-from ..functional._inputs import check_positive, read_classes, unit_features
+from ..functional._inputs import check_not_negative, check_positive, read_classes, unit_features
 from ..functional._linalg import attach_gradient, full_precision, tracing
 from ..functional._problem import Problem, Scalar, build_problem, weight_from
 from ..functional._pull import Ahead, variational_pull
@@ -48,6 +48,8 @@ class VMCR2Loss(AtomState):
         keep_trace: latching leaves each class's trace where the steps have brought it (free codes), instead of at 1.
         multiplier_rate: ρ, the step of the multipliers of an augmented Lagrangian, one for each atom and class
             (docs/theory.md); 0 is the plain penalty.
+        focus: φ, by which samples far from their class's atoms are pulled harder than those that are there: the network
+            feels log(1 + φ·share) in place of a sample's share (docs/theory.md). 0 is Eq. 7.
         cap_codes_step: keep ν_A·λ_max(G₂)/‖G₂‖_F below 2, where the step on the codes would diverge.
         normalize: scale the rows of z to unit length first; finite for |z| ≤ 1e10. A zero row stays zero.
         max_class_size: room per class where shapes are fixed, as in :class:`MCR2Loss`.
@@ -88,12 +90,14 @@ class VMCR2Loss(AtomState):
         codes_trace: float = 1.0,
         keep_trace: bool = False,
         multiplier_rate: float = 0.0,
+        focus: float = 0.0,
         cap_codes_step: bool = True,
         normalize: bool = True,
         max_class_size: int | None = None,
         validate: bool = True,
     ) -> None:
         check_positive(eps_sq, "eps_sq")
+        check_not_negative(focus, "focus")
         if mu is None and weight is None:
             weight = DEFAULT_WEIGHT
         weight_from(mu, weight, 1)
@@ -114,6 +118,7 @@ class VMCR2Loss(AtomState):
         )
         self.eps_sq = eps_sq
         self.debias = debias
+        self.focus = focus
         self.cap_codes_step = cap_codes_step
 
     @full_precision
@@ -159,6 +164,7 @@ class VMCR2Loss(AtomState):
                 project=_steps.codes_projection(self.codes_rule, self.codes_trace),
                 batch_expansion=self.scalars.device("batch_expansion", x.dtype) if with_expansion else None,
                 debias=self.debias,
+                focus=self.focus,
                 guard=guard,
             )
             self._move(atoms)
@@ -213,7 +219,14 @@ class VMCR2Loss(AtomState):
     def _terms(self, problem: Problem, with_expansion: bool = True) -> VariationalTerms:
         atoms = self._atoms(problem.z)
         matched = None if atoms.multipliers is None else atoms.matched
-        return terms_of(problem, atoms.dictionary, atoms.codes, matched=matched, with_expansion=with_expansion)
+        return terms_of(
+            problem,
+            atoms.dictionary,
+            atoms.codes,
+            matched=matched,
+            focus=self.focus,
+            with_expansion=with_expansion,
+        )
 
     def _problem(self, z: Tensor, labels: Tensor) -> Problem:
         guard = self._guard()

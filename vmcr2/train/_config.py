@@ -80,6 +80,8 @@ class Config:
     """Where ν_A ends."""
     debias: bool = False
     """Leave the pairs of a sample with itself out of M."""
+    focus: float = 0.0
+    """φ, by which samples far from their class's atoms are pulled harder; 0 is Eq. 7."""
     atoms_per_class: int = 20
     """q/k."""
     memory: int = 0
@@ -245,6 +247,7 @@ _NOT_NEGATIVE = (
     "nu_dictionary_end",
     "nu_codes_end",
     "multiplier_rate",
+    "focus",
     "momentum",
     "weight_decay",
     "warmup_epochs",

@@ -55,6 +55,7 @@ def build_objective(config: Config, num_classes: int) -> Objective:
         nu_codes=config.nu_codes,
         batch_expansion=config.batch_expansion,
         debias=config.debias,
+        focus=config.focus,
         codes=config.codes,
         codes_trace=config.codes_trace,
         keep_trace=config.keep_trace,
