@@ -15,15 +15,15 @@ from typing import Any
 
 import torch
 
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent), str(HERE / "search")]
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parent / "search"))
 
 from variants import VARIANTS
 
 from vmcr2.losses import VMCR2Loss
 from vmcr2.train import fit, recipe
 
-RESULTS = HERE / "results" / "codes.json"
+RESULTS = Path(__file__).parent / "results" / "codes.json"
 SETTINGS: list[dict[str, Any]] = [
     {},
     *({"codes": "rescaled", "codes_trace": trace} for trace in (1.0, 4.0, 8.0)),

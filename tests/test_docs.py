@@ -54,6 +54,21 @@ def test_the_paper_s_figures_in_the_faq() -> None:
     assert f"−{maximal_rate_reduction(500, 100):.1f} at d = 500" in faq
 
 
+def test_the_search_s_figures_in_the_documents() -> None:
+    import json
+    from statistics import mean
+
+    page = (ROOT / "docs/recipe.md").read_text()
+    for study in ("long", "rest", "forces"):
+        for text in (ROOT / f"experiments/search/{study}.jsonl").read_text().splitlines():
+            assert f"{json.loads(text)['holdout_accuracy']:.3f}" in page, f"{study}: {json.loads(text)['called']}"
+    for row in json.loads((ROOT / "experiments/results/codes.json").read_text()):
+        assert f"{mean(run['train_delta_r'] for run in row['runs']):.1f}" in page, row["settings"]
+    for text in (ROOT / "experiments/results/stand-in.jsonl").read_text().splitlines():
+        line = json.loads(text)
+        assert f"{line.get('head_accuracy', line['holdout_accuracy']):.4f}" in page, line["changes"]
+
+
 def test_the_studies_figures_in_the_documents() -> None:
     import json
     from statistics import mean, stdev
