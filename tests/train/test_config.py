@@ -135,7 +135,7 @@ def test_the_later_setting_wins() -> None:
         ("hidden", "64,3.5", "whole numbers with commas"),
         ("milestones", "0.5,half", "numbers with commas"),
         ("objective", "mse", "one of vmcr2, mcr2, ce"),
-        ("codes", "Free", "one of free, simplex, rescaled"),
+        ("codes", "Free", "one of free, simplex, rescaled, flat"),
     ],
 )
 def test_a_bad_value_names_the_key_and_what_it_takes(name: str, value: str, wanted: str) -> None:
