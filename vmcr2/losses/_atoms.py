@@ -22,6 +22,7 @@ class AtomState(PreciseBuffers):
 
     dictionary: Tensor
     codes: Tensor
+    multipliers: Tensor | None
     latched: Tensor
     fault: Tensor
 
@@ -61,8 +62,7 @@ class AtomState(PreciseBuffers):
         blank = torch.zeros(atoms, num_classes, dtype=precise_dtype())
         self.register_buffer("dictionary", project_unit_columns(pseudo_random((dim, atoms), blank)))
         self.register_buffer("codes", blank)
-        if multiplier_rate:
-            self.register_buffer("multipliers", torch.zeros_like(blank))
+        self.register_buffer("multipliers", torch.zeros_like(blank) if multiplier_rate else None)
         self.register_buffer("latched", torch.zeros((), dtype=torch.bool))
         self.register_buffer("fault", torch.zeros((), dtype=torch.bool), persistent=False)
         self.scalars.to(self.dictionary.device)
@@ -117,32 +117,29 @@ class AtomState(PreciseBuffers):
     def _adopt(self, dictionary: Tensor, codes: Tensor) -> None:
         trace = codes.sum(0)
         new = codes_projection(self.codes_rule, self.codes_trace)(codes)
-        if self.keep_trace and self._is_latched:
+        if self.keep_trace and self.codes_rule == "free" and self._is_latched:
             before = self.codes.sum(0).to(codes.dtype)
-            grown = before / torch.where(trace > 0, trace, 1.0)
-            new = torch.where(before > 0, new * grown, new) if self.codes_rule == "free" else new
+            new = torch.where(before > 0, new * (before / torch.where(trace > 0, trace, 1.0)), new)
         old = self._atoms(dictionary)
-        if old.multipliers is not None:  # ΓDiag(U_j)Γᵀ as the new atoms see it
-            seen = (dictionary.T @ old.dictionary).square()
-            self._buffers["multipliers"].copy_(seen @ old.multipliers)  # type: ignore[union-attr]
+        if self.multipliers is not None and old.multipliers is not None:  # ΓDiag(U_j)Γᵀ as the new atoms see it
+            self.multipliers.copy_((dictionary.T @ old.dictionary).square() @ old.multipliers)
         self.dictionary.copy_(dictionary)
         self.codes.copy_(torch.where(trace > 0, new, codes))
         self.latched.fill_(True)
         self._is_latched = True
 
     def _atoms(self, like: Tensor) -> Atoms:
-        multipliers = self._buffers.get("multipliers")
         return Atoms(
             self.dictionary.to(like.dtype),
             self.codes.to(like.dtype),
-            None if multipliers is None else multipliers.to(like.dtype),
+            None if self.multipliers is None else self.multipliers.to(like.dtype),
         )
 
     def _move(self, atoms: Atoms) -> None:
         self.dictionary.copy_(atoms.dictionary)
         self.codes.copy_(atoms.codes)
-        if atoms.multipliers is not None:
-            self._buffers["multipliers"].copy_(atoms.multipliers)  # type: ignore[union-attr]
+        if self.multipliers is not None and atoms.multipliers is not None:
+            self.multipliers.copy_(atoms.multipliers)
 
     def _guard(self) -> Guard:
         return Guard(self.validate, self.fault)
