@@ -44,9 +44,7 @@ def make(attempt: Try, folder: Path) -> Outcome:
 
 def lines_of(folder: Path, study: str) -> Results:
     """The lines of a study, kept as a sweep's are: one that was cut off is passed over, and its run made again."""
-    lines = Results(folder)
-    lines.path = folder / f"{study}.jsonl"
-    return lines
+    return Results(folder, f"{study}.jsonl")
 
 
 def line_of(attempt: Try, outcome: Outcome) -> dict[str, Any]:

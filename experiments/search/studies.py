@@ -43,46 +43,20 @@ def _base(name: str, **settings: Any) -> Config:
     return recipe(f"{name}-paper", **({"holdout": HOLDOUT, "eval_every": 100, "log_every": 20} | settings))
 
 
-START = _base(
-    "cifar100-vmcr2",
-    epochs=200,
-    lr=0.3,
-    loss_scale=0.05,
-    weight_decay=5e-4,
-    weight=20.0,
-    batch_expansion=0.1,
-    debias=True,
-    schedule="cosine",
-    nesterov=True,
-    latch_every=50,
-    atoms_per_class=10,
-    nu_dictionary=5.0,
-    nu_codes=5.0,
-    cap_codes_step=True,
-)
-"""FINDINGS §4b, row 5: where the search began."""
+_FALLING = {"schedule": "cosine", "nesterov": True}
+_GENTLE: dict[str, Any] = _FALLING | {"loss_scale": 0.05, "weight_decay": 5e-4}
+_PULLING = _GENTLE | {"weight": 20.0, "debias": True, "cap_codes_step": True}
+
+START = _base("cifar100-vmcr2", epochs=200, lr=0.3, batch_expansion=0.1, **_PULLING)
+"""FINDINGS §4b, row 5, with the paper's ν, atoms and latching: where the search began."""
 
 SHORT = START.replace(epochs=100)
 
-CE = _base(
-    "cifar100-ce", epochs=200, lr=1.0, weight_decay=5e-4, schedule="cosine", nesterov=True, eval_every=100, log_every=20
-)
+CE = _base("cifar100-ce", epochs=200, lr=1.0, **_FALLING)
 MCR2 = _base("cifar100-mcr2", epochs=100)
-MNIST = _base(
-    "mnist-vmcr2",
-    epochs=100,
-    lr=0.1,
-    loss_scale=0.05,
-    weight_decay=5e-4,
-    weight=20.0,
-    batch_expansion=0.3,
-    debias=True,
-    schedule="cosine",
-    nesterov=True,
-    cap_codes_step=True,
-)
-MNIST_MCR2 = _base("mnist-mcr2", epochs=100, lr=0.01, schedule="cosine", nesterov=True)
-MNIST_CE = _base("mnist-ce", epochs=100, lr=0.1, schedule="cosine", nesterov=True)
+MNIST = _base("mnist-vmcr2", epochs=100, lr=0.1, batch_expansion=0.3, **_PULLING)
+MNIST_MCR2 = _base("mnist-mcr2", epochs=100, lr=0.01, **_FALLING)
+MNIST_CE = _base("mnist-ce", epochs=100, lr=0.1, **_FALLING)
 
 
 def _flat_for_mnist() -> list[dict[str, Any]]:
@@ -156,10 +130,9 @@ def studies() -> dict[str, list[Try]]:
     found["ce"] = _tries(
         CE, *({"lr": lr, "weight_decay": decay} for lr in (0.3, 1.0, 2.0) for decay in (5e-4, 1e-3, 2e-3))
     )
-    literal = _base("cifar100-mcr2", epochs=100)
-    tuned = MCR2.replace(lr=0.3, loss_scale=0.05, weight_decay=5e-4, schedule="cosine", nesterov=True)
+    tuned = MCR2.replace(lr=0.3, **_GENTLE)
     found["mcr2"] = [
-        *_tries(literal, *({"seed": seed} for seed in range(5))),
+        *_tries(MCR2, *({"seed": seed} for seed in range(5))),
         *_tries(tuned, {}, {"memory": 20000}, {"memory": 20000, "lr": 0.1}, {"memory": 10000}),
     ]
     found["mnist"] = [

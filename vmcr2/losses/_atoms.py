@@ -116,7 +116,7 @@ class AtomState(PreciseBuffers):
 
     def _adopt(self, dictionary: Tensor, codes: Tensor) -> None:
         trace = codes.sum(0)
-        new = codes_projection(self.codes_rule, self.codes_trace)(codes)
+        new = self._project(codes)
         if self.keep_trace and self.codes_rule == "free" and self._is_latched:
             before = self.codes.sum(0).to(codes.dtype)
             new = torch.where(before > 0, new * (before / torch.where(trace > 0, trace, 1.0)), new)
@@ -127,6 +127,10 @@ class AtomState(PreciseBuffers):
         self.codes.copy_(torch.where(trace > 0, new, codes))
         self.latched.fill_(True)
         self._is_latched = True
+
+    def _project(self, codes: Tensor) -> Tensor:
+        """Onto the set that the codes are kept in."""
+        return codes_projection(self.codes_rule, self.codes_trace)(codes)
 
     def _atoms(self, like: Tensor) -> Atoms:
         return Atoms(

@@ -161,7 +161,7 @@ class VMCR2Loss(AtomState):
                 eps_sq=self.eps_sq,
                 weight=self._weight(x),
                 nu_dictionary=self.scalars.device("nu_dictionary", x.dtype),
-                project=_steps.codes_projection(self.codes_rule, self.codes_trace),
+                project=self._project,
                 batch_expansion=self.scalars.device("batch_expansion", x.dtype) if with_expansion else None,
                 debias=self.debias,
                 focus=self.focus,
@@ -200,8 +200,7 @@ class VMCR2Loss(AtomState):
                 self._latch_on(problem.z.detach(), labels)
             prepared = self._prepared(problem.classes)
             rate = _steps.dictionary_rate(problem, prepared, self.scalars.device("nu_dictionary", problem.z.dtype))
-            project = _steps.codes_projection(self.codes_rule, self.codes_trace)
-            self._move(_steps.take_step(problem, self._atoms(problem.z), prepared, lambda: rate, project))
+            self._move(_steps.take_step(problem, self._atoms(problem.z), prepared, lambda: rate, self._project))
 
     def _prepared(self, classes: Classes) -> _steps.Prepared:
         like = classes.sizes

@@ -97,10 +97,8 @@ def remake_statistics(network: nn.Module, see: See, batches: Sequence[Tensor]) -
     try:
         with torch.random.fork_rng({batch.device for batch in batches if batch.is_cuda}):
             for count, batch in enumerate(batches, start=1):
-                for norm in norms:
-                    norm.momentum = (
-                        1 / count
-                    )  # a mean over batches; None says so to torch, but not to the fused kernels
+                for norm in norms:  # a mean over batches; None says so to torch, but not to the fused kernels
+                    norm.momentum = 1 / count
                 see(batch)
     finally:
         for norm, momentum in zip(norms, momenta, strict=True):
