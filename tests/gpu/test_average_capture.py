@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import Any
 
+import gpu_training
 import pytest
 import torch
 from torch import Tensor, nn
 
-from vmcr2.data import open_data
 from vmcr2.models import build
-from vmcr2.train import recipe
 from vmcr2.train._average import remake_statistics
 from vmcr2.train._engine import WARM_UP, Engine
 from vmcr2.train._loop import Trainer
@@ -23,26 +21,8 @@ pytestmark = pytest.mark.gpu
 CUDA = torch.device("cuda")
 
 
-@pytest.fixture
-def deterministic() -> Iterator[None]:
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    yield
-    torch.use_deterministic_algorithms(False)
-
-
 def trainer(objective: str, **changes: Any) -> Trainer:
-    settings = {
-        "precision": "float32",
-        "augmentation": "crop",
-        "crop_padding": 1,
-        "epochs": 4,
-        "average": 0.9,
-    } | changes
-    made = Trainer(recipe("digits", objective=objective, device="cuda", **settings), open_data("digits"), CUDA)
-    made.network.train()
-    made.objective.train()
-    made.latch()
-    return made
+    return gpu_training.trainer(objective, **{"average": 0.9} | changes)
 
 
 def feed(made: Trainer, draw: int) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
+from gpu_training import trainer
 
-from vmcr2.data import open_data
 from vmcr2.losses import MCR2Loss, VMCR2Loss
-from vmcr2.train import UserError, recipe
+from vmcr2.train import UserError
 from vmcr2.train._engine import WARM_UP, Engine
 from vmcr2.train._loop import Trainer
 from vmcr2.train._metrics import batch_rates
@@ -18,25 +17,6 @@ from vmcr2.train._metrics import batch_rates
 pytestmark = pytest.mark.gpu
 
 OBJECTIVES = ["vmcr2", "mcr2", "mcr2 with a memory", "ce"]
-
-
-@pytest.fixture
-def deterministic() -> Iterator[None]:
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    yield
-    torch.use_deterministic_algorithms(False)
-
-
-def trainer(objective: str, **changes: Any) -> Trainer:
-    settings = {"precision": "float32", "augmentation": "crop", "crop_padding": 1, "epochs": 4} | changes
-    if objective == "mcr2 with a memory":
-        objective, settings = "mcr2", {"batch_size": 400, "memory": 900} | settings  # full in the third step
-    config = recipe("digits", objective=objective, device="cuda", **settings)
-    made = Trainer(config, open_data("digits"), torch.device("cuda"))
-    made.network.train()
-    made.objective.train()
-    made.latch()
-    return made
 
 
 def feed(made: Trainer, draw: int) -> None:
