@@ -178,22 +178,21 @@ def studies() -> dict[str, list[Try]]:
         {"lr": 0.03, "weight_decay": 2e-3},
     )
     # samples weighted by their distance, for which more weight decay may be bearable; R at carried moments
-    decays: list[dict[str, Any]] = [{}, {"weight_decay": 1e-3}, {"weight_decay": 2e-3}]
+    more = {"weight_decay": 1e-3}
+    both = more | {"batch_expansion": 0.05}
     found["focus"] = [
-        *_tries(SHORT, *decays[1:]),
-        *_tries(SHORT.replace(focus=3.0), *decays, {"lr": 1.0}),
-        *_tries(SHORT.replace(focus=10.0), *decays[1:]),
-        *_tries(SHORT, *decays[:2], variant="steady"),
+        *_tries(START, *({"focus": 3.0} | other for other in ({}, more, both))),
+        *_tries(START, {"focus": 10.0}, {"focus": 10.0} | more, more),
+        *_tries(START, {}, variant="steady"),
     ]
     # even codes that do not move: on digits they do what free ones do, and better
-    even = SHORT.replace(codes="flat", atoms_per_class=5)
-    found["flat"] = [
-        *_tries(even, *({"codes_trace": trace} for trace in (2.0, 4.0, 8.0, 16.0))),
-        *_tries(
-            even.replace(codes_trace=8.0), {"atoms_per_class": 10}, {"batch_expansion": 0.2}, {"weight_decay": 1e-3}
-        ),
-        *_tries(even.replace(codes_trace=8.0, focus=3.0), *decays, {"lr": 1.0}, {"codes_trace": 4.0}),
-    ]
+    even: dict[str, Any] = {"codes": "flat", "codes_trace": 8.0, "atoms_per_class": 5}
+    found["flat"] = _tries(
+        START,
+        *(even | other for other in ({}, {"codes_trace": 4.0}, {"codes_trace": 16.0}, {"atoms_per_class": 10})),
+        even | {"batch_expansion": 0.05},
+        *(even | {"focus": 3.0} | other for other in ({}, more, both)),
+    )
     # β rising: MNIST's features lie in too few dimensions (R 50 of 70) where β is small, and collapse where it is large
     spread = MNIST.replace(augmentation="none", weight_decay=0.0, epochs=200, eval_every=200)
     found["mnist-spread"] = _tries(
