@@ -193,6 +193,9 @@ def studies() -> dict[str, list[Try]]:
         even | {"batch_expansion": 0.05},
         *(even | {"focus": 3.0} | other for other in ({}, more, both)),
     )
+    # what was better alone, taken together
+    gentle: dict[str, Any] = {"lr": 0.1, "weight_decay": 2e-3, "schedule": "linear", "batch_expansion": 0.05}
+    found["together"] = _tries(START, gentle, gentle | {"focus": 3.0}, gentle | even | {"focus": 3.0})
     # β rising: MNIST's features lie in too few dimensions (R 50 of 70) where β is small, and collapse where it is large
     spread = MNIST.replace(augmentation="none", weight_decay=0.0, epochs=200, eval_every=200)
     found["mnist-spread"] = _tries(
