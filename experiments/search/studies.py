@@ -196,6 +196,36 @@ def studies() -> dict[str, list[Try]]:
     # what was better alone, taken together
     gentle: dict[str, Any] = {"lr": 0.1, "weight_decay": 2e-3, "schedule": "linear", "batch_expansion": 0.05}
     found["together"] = _tries(START, gentle, gentle | {"focus": 3.0}, gentle | even | {"focus": 3.0})
+    # with focus and even codes the network learns its images fast, and bears more rate × decay
+    keen: dict[str, Any] = even | {"focus": 3.0, "batch_expansion": 0.07}
+    found["decay"] = _tries(
+        START,
+        *(
+            keen | {"lr": lr, "weight_decay": decay}
+            for lr, decay in ((0.3, 2e-3), (0.3, 4e-3), (1.0, 1e-3), (1.0, 2e-3), (2.0, 5e-4))
+        ),
+        keen | {"focus": 10.0, "weight_decay": 2e-3},
+        keen | {"weight_decay": 2e-3, "schedule": "linear"},
+        keen | {"weight_decay": 2e-3, "codes_trace": 16.0},
+    )
+    # five times as long: how much decay is best then
+    slow = START.replace(epochs=1000)
+    found["longer"] = _tries(
+        slow,
+        *(keen | {"weight_decay": decay, "batch_expansion": 0.1} for decay in (2e-3, 3e-3)),
+        {"focus": 3.0, "weight_decay": 2e-3, "batch_expansion": 0.07},
+        keen | {"codes_trace": 16.0, "weight_decay": 3e-3, "batch_expansion": 0.15},
+        keen | {"focus": 10.0, "weight_decay": 4e-3, "batch_expansion": 0.1},
+    )
+    # as long as the paper's
+    keener = keen | {"batch_expansion": 0.1}
+    found["longest"] = _tries(
+        long,
+        keener | {"weight_decay": 2e-3},
+        keener | {"weight_decay": 1.4e-3},
+        keener | {"weight_decay": 2e-3, "decay_power": 2.0},
+        gentle | {"batch_expansion": 0.07},
+    )
     # β rising: MNIST's features lie in too few dimensions (R 50 of 70) where β is small, and collapse where it is large
     spread = MNIST.replace(augmentation="none", weight_decay=0.0, epochs=200, eval_every=200)
     found["mnist-spread"] = _tries(
