@@ -85,8 +85,8 @@ def test_workers_write_a_line_for_what_ended_and_none_for_what_was_lost(
     assert [(line["id"], line["called"]) for line in (first, second)] == [(t.id, t.called) for t in tries[:2]]
     alone = fit(tries[0].config, out=tmp_path / "alone").summary
     for name in ("holdout_accuracy", "train_delta_r", "train_accuracy", "holdout_images"):
-        assert first[name] == alone[name]
-    assert first["train_delta_r"] != second["train_delta_r"]
+        assert first[name] == pytest.approx(alone[name], rel=1e-4), name  # threads of a worker may add in another order
+    assert first["train_delta_r"] != pytest.approx(second["train_delta_r"], rel=1e-2)
     assert (first["recipe"], first["seed"], first["epochs"], first["variant"]) == ("digits-vmcr2", 0, 2, "")
     assert first["changes"] == {"holdout": 287, "epochs": 2, "hidden": [32], "lr": 0.1}
     said = capsys.readouterr().out
@@ -207,7 +207,7 @@ def batch_labels(soft: bool) -> Tensor:
 
 def latched(debias: bool, soft: bool) -> VMCR2Loss:
     loss = VMCR2Loss(
-        3, 6, atoms_per_class=2, weight=WEIGHT, batch_expansion=BETA, debias=debias, normalize=False
+        3, 6, atoms_per_class=2, weight=WEIGHT, batch_expansion=BETA, scale=1.0, debias=debias, normalize=False
     ).double()
     loss.latch(CASE.features(seed=1), batch_labels(soft))
     return loss.train()

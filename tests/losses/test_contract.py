@@ -24,7 +24,7 @@ LOSSES: dict[str, Callable[[], Loss]] = {
     "MCR2": lambda: MCR2Loss(K),
     "MCR2 with a memory": lambda: MCR2Loss(K, memory=64, dim=D),  # a batch and a part of another
     "VMCR2": variational(),
-    "VMCR2 of the paper": variational(mu=1.0, batch_expansion=0.0),
+    "VMCR2 of the paper": variational(mu=1.0, batch_expansion=0.0, scale=1.0, debias=False),
     "VMCR2 debiased": variational(debias=True, weight=5.0),
     "VMCR2 simplex": variational(codes="simplex"),
     "VMCR2 rescaled": variational(codes="rescaled"),
@@ -62,7 +62,7 @@ def test_the_value_is_the_sum_of_its_terms(loss: Loss) -> None:
     if isinstance(loss, MCR2Loss):
         expected = -(terms.expansion - terms.compression)
     else:
-        expected = -terms.objective - loss.batch_expansion * terms.expansion
+        expected = -loss.scale * (terms.objective + loss.batch_expansion * terms.expansion)
     assert loss(z, labels).item() == pytest.approx(expected.item(), rel=1e-6)
 
 

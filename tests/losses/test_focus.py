@@ -30,7 +30,15 @@ def attraction(z: Tensor, membership: Tensor, dictionary: Tensor, codes: Tensor,
 def test_value_and_gradient_are_those_of_the_formula(case: Case, focus: float) -> None:
     z, membership = case.features(), case.membership()
     made = VMCR2Loss(
-        case.k, case.d, atoms_per_class=2, weight=WEIGHT, batch_expansion=0.2, focus=focus, normalize=False
+        case.k,
+        case.d,
+        atoms_per_class=2,
+        weight=WEIGHT,
+        batch_expansion=0.2,
+        scale=0.3,
+        debias=False,
+        focus=focus,
+        normalize=False,
     )
     loss = made.double().eval()
     loss.latch(z, membership)
@@ -44,7 +52,7 @@ def test_value_and_gradient_are_those_of_the_formula(case: Case, focus: float) -
         for row, share in zip(twin, membership, strict=True)
     ) / len(z)
     changed = linear - attraction(twin, membership, loss.dictionary, loss.codes, focus)
-    expected = plain + 2 * WEIGHT * changed - 0.2 * reference.coding_rate(twin, 0.5)
+    expected = 0.3 * (plain + 2 * WEIGHT * changed - 0.2 * reference.coding_rate(twin, 0.5))
     expected.backward()
     assert value.item() == pytest.approx(expected.item(), rel=1e-9)
     assert leaf.grad is not None
@@ -79,7 +87,7 @@ def test_the_further_the_harder() -> None:
         assert leaf.grad is not None
         pulls.append(leaf.grad)
     # what the same-class pairs push is the same in both: the difference is the attraction's
-    by_atom = -4.0 * loss.weight / 30 * z[:, 0]  # along the atom, linear
+    by_atom = -4.0 * loss.scale * loss.weight / 30 * z[:, 0]  # along the atom, linear
     difference = (pulls[1] - pulls[0])[:, 0] / by_atom
     expected = 9.0 / (math.log(10.0) * (1 + 9.0 * angles.cos().square())) - 1.0
     assert relative(difference, expected) < 1e-9

@@ -45,6 +45,8 @@ def test_a_step_is_that_of_its_definition(case: Case) -> None:
         atoms_per_class=2,
         weight=WEIGHT,
         batch_expansion=0.3,
+        scale=1.0,
+        debias=False,
         multiplier_rate=RATE,
         cap_codes_step=False,
         normalize=False,
@@ -121,7 +123,15 @@ def test_at_the_stationary_point_the_network_feels_the_gradient_of_the_rate_redu
     multipliers = -c / (4 * WEIGHT) * (leverage.unsqueeze(1) - 1 / (1 + c * codes))
     assert multipliers.abs().max() > 0.05
     loss = VMCR2Loss(
-        2, 6, atoms_per_class=3, weight=WEIGHT, batch_expansion=0.0, multiplier_rate=RATE, normalize=False
+        2,
+        6,
+        atoms_per_class=3,
+        weight=WEIGHT,
+        batch_expansion=0.0,
+        scale=1.0,
+        debias=False,
+        multiplier_rate=RATE,
+        normalize=False,
     ).double()
     state = {"dictionary": torch.eye(6), "codes": codes, "multipliers": multipliers, "latched": torch.tensor(True)}
     loss.load_state_dict(state)

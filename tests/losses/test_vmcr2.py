@@ -31,7 +31,15 @@ def test_one_training_call_is_algorithm_1(case: Case) -> None:
     """Both steps from the old point, both projections, then the value and the z-gradient at the new point."""
     z, labels, membership = case.features(), case.labels(), case.membership()
     loss = VMCR2Loss(
-        case.k, case.d, atoms_per_class=2, mu=0.7, batch_expansion=0.3, cap_codes_step=False, normalize=False
+        case.k,
+        case.d,
+        atoms_per_class=2,
+        mu=0.7,
+        batch_expansion=0.3,
+        scale=1.0,
+        debias=False,
+        cap_codes_step=False,
+        normalize=False,
     ).double()
     loss.latch(z, labels)
     old = loss.dictionary.clone(), loss.codes.clone()
@@ -53,14 +61,29 @@ def test_one_training_call_is_algorithm_1(case: Case) -> None:
 def test_the_gradient_is_that_of_the_mismatch_minus_the_expansion() -> None:
     z, labels = batch()
     z = torch.nn.functional.normalize(z.double(), dim=1)
-    loss = VMCR2Loss(K, D, atoms_per_class=3, weight=7.0, batch_expansion=0.25, normalize=False).double().eval()
+    settings: dict[str, float] = {"weight": 7.0, "batch_expansion": 0.25, "scale": 0.2}
+    loss = VMCR2Loss(K, D, atoms_per_class=3, debias=False, normalize=False, **settings).double().eval()
     loss.latch(z, labels)
     leaf = z.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(loss(leaf, labels), leaf)
     by_mismatch = -variational_gradients(z, labels, loss.dictionary, loss.codes, weight=7.0).features
     twin = z.clone().requires_grad_()
     (by_expansion,) = torch.autograd.grad(reference.coding_rate(twin, 0.5), twin)
-    assert relative(gradient, by_mismatch - 0.25 * by_expansion) < 1e-9
+    assert relative(gradient, 0.2 * (by_mismatch - 0.25 * by_expansion)) < 1e-9
+
+
+def test_the_scale_is_of_the_value_and_the_features_gradient_alone() -> None:
+    z, labels = batch()
+    one, tenth = (VMCR2Loss(K, D, atoms_per_class=3, scale=scale) for scale in (1.0, 0.1))
+    leaves = [z.clone().requires_grad_() for _ in range(2)]
+    values = [loss(leaf, labels) for loss, leaf in zip((one, tenth), leaves, strict=True)]
+    assert torch.equal(one.dictionary, tenth.dictionary)
+    assert torch.equal(one.codes, tenth.codes)
+    assert values[1].item() == pytest.approx(0.1 * values[0].item(), rel=1e-6)
+    gradients = [torch.autograd.grad(value, leaf)[0] for value, leaf in zip(values, leaves, strict=True)]
+    assert relative(gradients[1], 0.1 * gradients[0]) < 1e-6
+    with pytest.raises(ValueError, match="scale"):
+        VMCR2Loss(K, D, atoms_per_class=3, scale=0.0)
 
 
 def test_what_changes_nothing() -> None:
@@ -182,8 +205,8 @@ def test_mu_scales_with_the_batch_and_weight_does_not() -> None:
     z, labels = batch()
     double = torch.cat([z, z]), torch.cat([labels, labels])  # the same moments, twice the batch
     losses = {
-        "mu": VMCR2Loss(K, D, atoms_per_class=1, mu=1.0),
-        "weight": VMCR2Loss(K, D, atoms_per_class=1, weight=20.0),
+        "mu": VMCR2Loss(K, D, atoms_per_class=1, mu=1.0, debias=False),
+        "weight": VMCR2Loss(K, D, atoms_per_class=1, weight=20.0, debias=False),
     }
     penalty = {}
     for name, loss in losses.items():
@@ -218,7 +241,7 @@ def _collapsed_start(seed: int) -> tuple[nn.Module, Tensor, Tensor]:
     return network, x, labels
 
 
-STEPS_FROM_COLLAPSE = 150
+STEPS_FROM_COLLAPSE = 300
 
 
 def _delta_after_training(loss: VMCR2Loss, seed: int) -> float:
@@ -226,7 +249,7 @@ def _delta_after_training(loss: VMCR2Loss, seed: int) -> float:
     with torch.no_grad():
         z = torch.nn.functional.normalize(network(x), dim=1)
     assert (z @ z.T).min() >= 0.99
-    optimiser = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+    optimiser = torch.optim.SGD(network.parameters(), lr=0.3, momentum=0.9)
     for _ in range(STEPS_FROM_COLLAPSE):
         optimiser.zero_grad()
         loss(network(x), labels).backward()
@@ -237,9 +260,9 @@ def _delta_after_training(loss: VMCR2Loss, seed: int) -> float:
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_defaults_leave_a_collapsed_start(seed: int) -> None:
-    """Half of the maximal ΔR in STEPS_FROM_COLLAPSE steps from pairwise cosines ≥ 0.99 (measured: in 60 to 70)."""
+    """Half of the maximal ΔR in STEPS_FROM_COLLAPSE steps from pairwise cosines ≥ 0.99 (measured: in 180 to 240)."""
     loss = VMCR2Loss(10, 40, atoms_per_class=4)
-    assert (loss.weight, loss.batch_expansion) == (20.0, 0.1)
+    assert (loss.weight, loss.batch_expansion, loss.scale, loss.debias) == (20.0, 0.1, 0.05, True)
     assert _delta_after_training(loss, seed) >= 0.5 * maximal_rate_reduction(40, 10)
 
 

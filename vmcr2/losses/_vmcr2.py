@@ -18,10 +18,11 @@ from ._atoms import AtomState
 from ._scalars import DeviceScalars, Scheduled
 
 DEFAULT_WEIGHT = 20.0
+DEFAULT_SCALE = 0.05
 
 
 class VMCR2Loss(AtomState):
-    """−(R^v − R^v_c − (μ/2m)M) − β·R(z): negative is good, it is minus a rate reduction (Eq. 7 of the paper).
+    """−scale·(R^v − R^v_c − (μ/2m)M + β·R(z)): negative is good, it is minus a rate reduction (Eq. 7 of the paper).
 
     ``loss(z, labels)`` with z (m, d), and integer labels (m,) or memberships (m, k) whose rows sum to one. In train
     mode it first makes lines 5–10 of Algorithm 1: both gradients at the old dictionary Γ and codes A, both steps, both
@@ -40,8 +41,11 @@ class VMCR2Loss(AtomState):
         nu_codes: ν_A, relative to 1/L_A.
         batch_expansion: β, the weight of the batch's exact rate R(z) in what the network maximises. 0 is the paper's
             Eq. 7, in which the network feels M alone; above 0 it feels the expansion and leaves a collapsed start.
+        scale: factor of the value and of the gradient in z; the steps on Γ and A do not feel it. Rates are sums over
+            all directions, hundreds of nats: 0.05 lets a network with BatchNorm start gently at learning rates of 0.1
+            to 0.3. The paper's is 1.
         debias: leave the pairs of a sample with itself out of M, which removes the minibatch's bias in ‖Ĉ_j‖². A class
-            of one sample then keeps only its pull towards the dictionary.
+            of one sample then keeps only its pull towards the dictionary. The paper's M has them.
         codes: "free" (non-negative, the paper's), "simplex" or "rescaled" (a fixed trace per class), or "flat" (that
             trace evenly on the class's own atoms, as at the optimum; only the dictionary learns).
         codes_trace: that trace; unit features have 1.
@@ -85,7 +89,8 @@ class VMCR2Loss(AtomState):
         nu_dictionary: float = 5.0,
         nu_codes: float = 5.0,
         batch_expansion: float = 0.1,
-        debias: bool = False,
+        scale: float = DEFAULT_SCALE,
+        debias: bool = True,
         codes: CodesRule = "free",
         codes_trace: float = 1.0,
         keep_trace: bool = False,
@@ -97,6 +102,7 @@ class VMCR2Loss(AtomState):
         validate: bool = True,
     ) -> None:
         check_positive(eps_sq, "eps_sq")
+        check_positive(scale, "scale")
         check_not_negative(focus, "focus")
         if mu is None and weight is None:
             weight = DEFAULT_WEIGHT
@@ -117,20 +123,23 @@ class VMCR2Loss(AtomState):
             ),
         )
         self.eps_sq = eps_sq
+        self.scale = scale
         self.debias = debias
         self.focus = focus
         self.cap_codes_step = cap_codes_step
 
     @full_precision
     def forward(self, z: Tensor, labels: Tensor, update: bool = True) -> Tensor:
-        """Algorithm 1's step on Γ and A (in train mode), then −objective − β·R(z), to be minimised."""
+        """Algorithm 1's step on Γ and A (in train mode), then −scale·(objective + β·R(z)), to be minimised."""
         problem = self._problem(z, labels)
         if update and self.training and torch.is_grad_enabled():
             self._step(problem, labels)
         # R(z) may be skipped only where nothing is recorded: a captured graph must obey a later assignment
         with_expansion = tracing() or self.batch_expansion != 0
         terms = self._terms(problem, with_expansion)
-        return -terms.objective - self.scalars.device("batch_expansion", problem.z.dtype) * terms.expansion
+        return -self.scale * (
+            terms.objective + self.scalars.device("batch_expansion", problem.z.dtype) * terms.expansion
+        )
 
     @full_precision
     def surrogate(
@@ -168,7 +177,7 @@ class VMCR2Loss(AtomState):
                 guard=guard,
             )
             self._move(atoms)
-        return attach_gradient(z.new_zeros(()), z, gradient)
+        return self.scale * attach_gradient(z.new_zeros(()), z, gradient)
 
     @full_precision
     @torch.no_grad()
@@ -182,7 +191,7 @@ class VMCR2Loss(AtomState):
     def terms(self, z: Tensor, labels: Tensor) -> VariationalTerms:
         """Every part of Eq. 7 at the present Γ and A, and R(z) apart from them; changes nothing.
 
-        With ``debias`` the mismatch is the debiased one, so that the loss is always −objective − β·expansion. With
+        With ``debias`` the mismatch is the debiased one, so that the loss is always −scale·(objective + β·expansion). With
         multipliers the objective penalises the codes less the multipliers, and the mismatch is the codes' own. Near
         M = 0 the mismatch cancels in float32: ``functional.mismatch(…, method="precise")`` is the one for logs.
         """
@@ -256,5 +265,6 @@ class VMCR2Loss(AtomState):
         penalty = f"mu={self.mu}" if self.mu is not None else f"weight={self.weight}"
         return (
             f"num_classes={self.num_classes}, dim={self.dim}, atoms_per_class={self.atoms_per_class}, "
-            f"eps_sq={self.eps_sq}, {penalty}, batch_expansion={self.batch_expansion}, codes={self.codes_rule!r}"
+            f"eps_sq={self.eps_sq}, {penalty}, batch_expansion={self.batch_expansion}, scale={self.scale}, "
+            f"debias={self.debias}, codes={self.codes_rule!r}"
         )

@@ -23,7 +23,6 @@ OBJECTIVES = ("vmcr2", "mcr2", "ce")
 MOST_EPOCHS = {"vmcr2": 200, "mcr2": 100, "ce": 100}
 LR = {"vmcr2": 0.3, "mcr2": 0.03, "ce": 1.0}
 WEIGHT_DECAY = {"vmcr2": 2e-3, "mcr2": 5e-4, "ce": 5e-4}
-SCALE = {"vmcr2": 0.05, "mcr2": 1.0, "ce": 1.0}
 LATCH_EVERY = 50
 LOG_POINTS = 20
 """Entries of the loss curve: the value of a rate reduction costs as much as a step, so it is not taken at every one."""
@@ -109,7 +108,6 @@ def build_objective(settings: Settings) -> VMCR2Loss | MCR2Loss | Head:
         eps_sq=settings.eps_sq,
         weight=settings.weight,
         batch_expansion=settings.batch_expansion,
-        debias=True,
         normalize=False,
     )
 
@@ -155,7 +153,7 @@ class Trainer:
                 loss = self.objective(z, labels[rows], None if weights is None else weights[rows])
             else:
                 loss = self.objective.surrogate(z, labels[rows])
-            (SCALE[self.settings.objective] * loss).backward()
+            loss.backward()
             self.optimizer.step()
         self.epochs_done += 1
 

@@ -54,6 +54,7 @@ def build_objective(config: Config, num_classes: int) -> Objective:
         nu_dictionary=config.nu_dictionary,
         nu_codes=config.nu_codes,
         batch_expansion=config.batch_expansion,
+        scale=1.0,  # loss_scale is of every objective, and what is logged is in nats
         debias=config.debias,
         focus=config.focus,
         codes=config.codes,
