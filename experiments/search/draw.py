@@ -1,4 +1,4 @@
-"""Pictures of the search, from the lines beside this file: recipe-rates, -forces, -gap and -trace (.png).
+"""Pictures of the search, from the lines beside this file: recipe-rates, -forces, -gap, -trace and -long (.png).
 
     python experiments/search/draw.py [--out docs/images] [--lines experiments/search]
 
@@ -126,8 +126,8 @@ def gap(folder: Path) -> Figure | None:
     if not found:
         return None
     marks = {
-        "V-MCR², up to 200 epochs": (BLUE, "o"),
-        "V-MCR², 2000 epochs": (BLUE, "*"),
+        "V-MCR², up to 400 epochs": (BLUE, "o"),
+        "V-MCR², 1000 or 2000 epochs": (BLUE, "*"),
         "cross-entropy (hold-out: its head)": (ORANGE, "s"),
         "exact MCR²": (GREEN, "^"),
     }
@@ -153,7 +153,7 @@ def series_of(line: Line) -> str:
         return "cross-entropy (hold-out: its head)"
     if objective == "mcr2":
         return "exact MCR²"
-    return f"V-MCR², {'2000' if line['epochs'] >= 2000 else 'up to 200'} epochs"
+    return f"V-MCR², {'1000 or 2000' if line['epochs'] >= 1000 else 'up to 400'} epochs"
 
 
 def trace(folder: Path) -> Figure | None:
@@ -181,7 +181,40 @@ def trace(folder: Path) -> Figure | None:
     return figure
 
 
-PICTURES = {"recipe-rates": rates, "recipe-forces": forces, "recipe-gap": gap, "recipe-trace": trace}
+def long(folder: Path) -> Figure | None:
+    """Hold-out accuracy and ΔR along the three best of the longest runs."""
+    found = [line for name in ("long", "longest") for line in ended(folder, name).values() if line.get("curve")]
+    best = sorted(found, key=lambda line: -line["holdout_accuracy"])[:3]
+    if not best:
+        return None
+    figure, panels = new_figure(2)
+    for line, colour in zip(best, (BLUE, GREEN, ORANGE), strict=False):
+        epochs, accuracies, rates, _ = zip(*line["curve"], strict=True)
+        epochs = (*epochs, line["epochs"])
+        label = f"{line['holdout_accuracy']:.3f}: {in_words(line)}"
+        panels[0].plot(epochs, (*accuracies, line["holdout_accuracy"]), color=colour, label=label)
+        panels[1].plot(epochs, (*rates, line["train_delta_r"]), color=colour)
+    panels[0].set(title=HOLDOUT, xlabel="epochs", ylim=(0, None))
+    panels[1].set(title=DELTA_R, xlabel="epochs", ylim=(0, None))
+    figure.legend(loc="outside lower center", ncols=1)
+    figure.set_size_inches(8, 4.4)
+    return figure
+
+
+def in_words(line: Line) -> str:
+    """The settings of a run that the picture of the longest tells apart."""
+    short = {"lr": "lr", "weight_decay": "weight decay", "batch_expansion": "β", "focus": "focus", "codes": "codes"}
+    changes = line["changes"]
+    return ", ".join(f"{word} {changes[key]}" for key, word in short.items() if key in changes)
+
+
+PICTURES = {
+    "recipe-rates": rates,
+    "recipe-forces": forces,
+    "recipe-gap": gap,
+    "recipe-trace": trace,
+    "recipe-long": long,
+}
 
 
 def save(figure: Figure, path: Path) -> None:

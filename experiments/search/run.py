@@ -30,6 +30,7 @@ from vmcr2.sweep._mps import multi_process_service  # noqa: E402
 from vmcr2.sweep._points import changes  # noqa: E402
 from vmcr2.sweep._results import Results  # noqa: E402
 from vmcr2.sweep._runs import Job, Outcome, Runner, prune  # noqa: E402
+from vmcr2.train._folder import RunFolder  # noqa: E402
 
 _RUNNER: list[Runner] = []  # one for the life of a worker: it keeps the data
 
@@ -47,7 +48,14 @@ def lines_of(folder: Path, study: str) -> Results:
     return Results(folder, f"{study}.jsonl")
 
 
-def line_of(attempt: Try, outcome: Outcome) -> dict[str, Any]:
+def curve_of(folder: Path) -> list[list[float]]:
+    """[epoch, hold-out accuracy, ΔR of all training images, ΔR of the last batch] wherever a run was measured."""
+    keys = ("epoch", "holdout_accuracy", "train_delta_r", "batch_delta_r")
+    measured = [record for record in RunFolder(folder).read_metrics() if "holdout_accuracy" in record]
+    return [[round(record[key], 4) for key in keys] for record in measured]
+
+
+def line_of(attempt: Try, outcome: Outcome, folder: Path) -> dict[str, Any]:
     """What is kept of a run."""
     return {
         "id": attempt.id,
@@ -58,6 +66,7 @@ def line_of(attempt: Try, outcome: Outcome) -> dict[str, Any]:
         "epochs": attempt.config.epochs,
         "changes": changes(attempt.config),
         **outcome.figures,
+        "curve": curve_of(folder),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
@@ -91,7 +100,7 @@ def run(names: list[str], only: str, lines: Path, runs: Path, parallel: int, sec
                     if outcome.lost is not None:
                         print(f"lost: {name} {attempt.called}: {outcome.lost}\n{outcome.trace or ''}", flush=True)
                         continue
-                    line = line_of(attempt, outcome)
+                    line = line_of(attempt, outcome, folder)
                     lines_of(lines, name).append(line)
                     prune(folder)
                     print(f"{time.monotonic() - began:4.0f} s  {name:10} {shown(line)}", flush=True)

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 SEARCH = Path(__file__).parents[2] / "experiments" / "search"
-NAMES = ["recipe-rates", "recipe-forces", "recipe-gap", "recipe-trace"]
+NAMES = ["recipe-rates", "recipe-forces", "recipe-gap", "recipe-trace", "recipe-long"]
 
 
 @pytest.fixture
@@ -65,6 +65,20 @@ def test_forces_take_the_start_from_the_rates(draw: ModuleType, tmp_path: Path) 
     assert list(points(right).values()) == [[(0.0, 60.0), (0.1, 200.0), (0.2, 190.0)]]
 
 
+def test_the_three_best_of_the_longest_end_at_their_last_figures(draw: ModuleType, tmp_path: Path) -> None:
+    names = [attempt.called for attempt in draw.studies()["longest"]]
+    curves = {
+        name: both(accuracy, 200.0) | {"curve": [[200, 0.1, 50.0, 190.0]], "changes": {"lr": accuracy}}
+        for name, accuracy in zip(names, (0.4, 0.2, 0.5, 0.3), strict=True)
+    }
+    write(draw, tmp_path, "longest", **curves)
+    write(draw, tmp_path, "long", **{"lr=1.0": both(0.9, 1.0)})  # of before curves were kept
+    left, right = draw.long(tmp_path).axes
+    assert list(points(left)) == ["0.500: lr 0.5", "0.400: lr 0.4", "0.300: lr 0.3"]
+    assert points(left)["0.500: lr 0.5"] == [(200, 0.1), (2000, 0.5)]
+    assert [list(line.get_ydata()) for line in right.get_lines()] == [[50.0, 200.0]] * 3
+
+
 def test_the_gap_has_every_run_on_cifar(draw: ModuleType, tmp_path: Path) -> None:
     write(draw, tmp_path, "rest", **{"momentum=0.95": {"train_accuracy": 0.7, "holdout_accuracy": 0.5}})
     write(draw, tmp_path, "why", **{"the start|attract": 0.05, "codes=simplex": {"failed": "NaN"}})
@@ -75,8 +89,8 @@ def test_the_gap_has_every_run_on_cifar(draw: ModuleType, tmp_path: Path) -> Non
     (axis,) = draw.gap(tmp_path).axes
     shown = {group.get_label(): group.get_offsets().tolist() for group in axis.collections}
     assert shown == {
-        "V-MCR², up to 200 epochs": [[0.7, 0.5], [0.1, 0.05]],
-        "V-MCR², 2000 epochs": [[0.8, 0.6]],
+        "V-MCR², up to 400 epochs": [[0.7, 0.5], [0.1, 0.05]],
+        "V-MCR², 1000 or 2000 epochs": [[0.8, 0.6]],
         "cross-entropy (hold-out: its head)": [[0.9, 0.55]],
     }
     assert points(axis) == {"no gap": [(0, 0), (1, 1)]}
@@ -121,5 +135,5 @@ def test_the_script_writes_small_pictures_and_says_what_is_empty(
     write(draw, lone, "rates", **{"warmup_epochs=10.0": 0.5})
     said = made(tmp_path / "second", lone)
     assert [path.name for path in (tmp_path / "second").iterdir()] == ["recipe-gap.png"]
-    assert said.count("no lines yet, not drawn") == 3
+    assert said.count("no lines yet, not drawn") == 4
     assert "recipe-rates: no lines yet" in said

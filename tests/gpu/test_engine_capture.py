@@ -134,3 +134,26 @@ def test_a_learning_rate_and_a_schedule_act_on_a_replayed_step() -> None:
     made.step.rate.fill_(0.0)
     engine()
     assert all(torch.equal(a, b) for a, b in zip(before, made.network.parameters(), strict=True))
+
+
+def test_a_step_is_recorded_anew_when_dropout_begins_to_rest() -> None:
+    made = trainer("vmcr2", model="mnist-cnn", image_size=32, augmentation="none", dropout_until=0.5)
+    engine = Engine(made.step, 0)
+
+    def seen(epoch: int) -> list[torch.Tensor]:
+        """Features of one batch in two recorded steps at a rate of 0."""
+        if made.step.begin(epoch):
+            engine.renew()
+        made.step.index.copy_(torch.arange(made.batch_size))
+        made.step.rate.fill_(0.0)
+        found = []
+        for _ in range(WARM_UP + 3):
+            engine()
+            found.append(made.step.features.clone())
+        assert engine.captured
+        return found[-2:]
+
+    first, second = seen(0)
+    assert not torch.equal(first, second)
+    first, second = seen(2)
+    torch.testing.assert_close(first, second, rtol=0, atol=1e-5)

@@ -241,7 +241,7 @@ def _collapsed_start(seed: int) -> tuple[nn.Module, Tensor, Tensor]:
     return network, x, labels
 
 
-STEPS_FROM_COLLAPSE = 300
+STEPS_FROM_COLLAPSE = 150
 
 
 def _delta_after_training(loss: VMCR2Loss, seed: int) -> float:
@@ -249,7 +249,7 @@ def _delta_after_training(loss: VMCR2Loss, seed: int) -> float:
     with torch.no_grad():
         z = torch.nn.functional.normalize(network(x), dim=1)
     assert (z @ z.T).min() >= 0.99
-    optimiser = torch.optim.SGD(network.parameters(), lr=0.3, momentum=0.9)
+    optimiser = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
     for _ in range(STEPS_FROM_COLLAPSE):
         optimiser.zero_grad()
         loss(network(x), labels).backward()
@@ -260,9 +260,9 @@ def _delta_after_training(loss: VMCR2Loss, seed: int) -> float:
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_defaults_leave_a_collapsed_start(seed: int) -> None:
-    """Half of the maximal ΔR in STEPS_FROM_COLLAPSE steps from pairwise cosines ≥ 0.99 (measured: in 180 to 240)."""
+    """Half of the maximal ΔR in STEPS_FROM_COLLAPSE steps from pairwise cosines ≥ 0.99 (measured: in 70 to 100)."""
     loss = VMCR2Loss(10, 40, atoms_per_class=4)
-    assert (loss.weight, loss.batch_expansion, loss.scale, loss.debias) == (20.0, 0.1, 0.05, True)
+    assert (loss.weight, loss.batch_expansion, loss.scale, loss.debias) == (20.0, 0.1, 0.625, True)
     assert _delta_after_training(loss, seed) >= 0.5 * maximal_rate_reduction(40, 10)
 
 

@@ -67,6 +67,8 @@ class Batch:
             nu_dictionary=NU,
             nu_codes=NU,
             batch_expansion=batch_expansion,
+            scale=1.0,
+            debias=False,  # as the plain contender's M
             validate=False,
         ).to(self.device)
         loss.latch(self.features, self.labels)

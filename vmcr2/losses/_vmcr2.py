@@ -18,7 +18,7 @@ from ._atoms import AtomState
 from ._scalars import DeviceScalars, Scheduled
 
 DEFAULT_WEIGHT = 20.0
-DEFAULT_SCALE = 0.05
+SCALED_DIM = 25
 
 
 class VMCR2Loss(AtomState):
@@ -41,9 +41,9 @@ class VMCR2Loss(AtomState):
         nu_codes: ν_A, relative to 1/L_A.
         batch_expansion: β, the weight of the batch's exact rate R(z) in what the network maximises. 0 is the paper's
             Eq. 7, in which the network feels M alone; above 0 it feels the expansion and leaves a collapsed start.
-        scale: factor of the value and of the gradient in z; the steps on Γ and A do not feel it. Rates are sums over
-            all directions, hundreds of nats: 0.05 lets a network with BatchNorm start gently at learning rates of 0.1
-            to 0.3. The paper's is 1.
+        scale: factor of the value and of the gradient in z; the steps on Γ and A do not feel it. Rates are sums over d
+            directions, hundreds of nats: 25/d, at most 1, is the default, with which networks start gently at learning
+            rates of 0.1 to 0.3. The paper's is 1.
         debias: leave the pairs of a sample with itself out of M, which removes the minibatch's bias in ‖Ĉ_j‖². A class
             of one sample then keeps only its pull towards the dictionary. The paper's M has them.
         codes: "free" (non-negative, the paper's), "simplex" or "rescaled" (a fixed trace per class), or "flat" (that
@@ -89,7 +89,7 @@ class VMCR2Loss(AtomState):
         nu_dictionary: float = 5.0,
         nu_codes: float = 5.0,
         batch_expansion: float = 0.1,
-        scale: float = DEFAULT_SCALE,
+        scale: float | None = None,
         debias: bool = True,
         codes: CodesRule = "free",
         codes_trace: float = 1.0,
@@ -102,7 +102,8 @@ class VMCR2Loss(AtomState):
         validate: bool = True,
     ) -> None:
         check_positive(eps_sq, "eps_sq")
-        check_positive(scale, "scale")
+        if scale is not None:
+            check_positive(scale, "scale")
         check_not_negative(focus, "focus")
         if mu is None and weight is None:
             weight = DEFAULT_WEIGHT
@@ -123,7 +124,7 @@ class VMCR2Loss(AtomState):
             ),
         )
         self.eps_sq = eps_sq
-        self.scale = scale
+        self.scale = min(1.0, SCALED_DIM / dim) if scale is None else scale
         self.debias = debias
         self.focus = focus
         self.cap_codes_step = cap_codes_step
@@ -191,9 +192,9 @@ class VMCR2Loss(AtomState):
     def terms(self, z: Tensor, labels: Tensor) -> VariationalTerms:
         """Every part of Eq. 7 at the present Γ and A, and R(z) apart from them; changes nothing.
 
-        With ``debias`` the mismatch is the debiased one, so that the loss is always −scale·(objective + β·expansion). With
-        multipliers the objective penalises the codes less the multipliers, and the mismatch is the codes' own. Near
-        M = 0 the mismatch cancels in float32: ``functional.mismatch(…, method="precise")`` is the one for logs.
+        With ``debias`` the mismatch is the debiased one, so that the loss is −scale·(objective + β·expansion) always.
+        With multipliers the objective penalises the codes less the multipliers, and the mismatch is the codes' own.
+        Near M = 0 the mismatch cancels in float32: ``functional.mismatch(…, method="precise")`` is the one for logs.
         """
         return self._terms(self._problem(z, labels))
 

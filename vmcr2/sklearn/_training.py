@@ -108,6 +108,7 @@ def build_objective(settings: Settings) -> VMCR2Loss | MCR2Loss | Head:
         eps_sq=settings.eps_sq,
         weight=settings.weight,
         batch_expansion=settings.batch_expansion,
+        scale=0.05,
         normalize=False,
     )
 

@@ -119,6 +119,9 @@ class Config:
     """Power of the cosine or line: above 1 the rate falls earlier and rests longer at the end."""
     warmup_epochs: float = 0.0
     """Epochs over which the rate rises from 0 in a straight line, before the schedule."""
+    dropout_until: float = 1.0
+    """Part of the run after which the network's dropout rests: features are measured without it, and without the
+    spread that it makes."""
     average: float = 0.0
     """Decay per step of a running mean of the network's weights (and cross-entropy's head), by which a run is measured
     and which it keeps; 0 for none. BatchNorm's statistics are made anew for it."""
@@ -294,6 +297,7 @@ def _contradictions(config: Config) -> list[tuple[bool, str]]:
             f"memory must hold a whole batch: 0, or at least batch_size {config.batch_size}, got {config.memory!r}",
         ),
         (config.momentum >= 1, f"momentum must be below 1, got {config.momentum!r}"),
+        (not 0 <= config.dropout_until <= 1, f"dropout_until must be in [0, 1], got {config.dropout_until!r}"),
         (config.average >= 1, f"average must be below 1, got {config.average!r}"),
         (config.nesterov and config.momentum == 0, "nesterov needs momentum above 0"),
         (

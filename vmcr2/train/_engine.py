@@ -63,6 +63,11 @@ class Engine:
             self.step()
         self._made += 1
 
+    def renew(self) -> None:
+        """The step has changed: what was recorded of it is thrown away, and recorded again after a new warm-up."""
+        self._graph = None
+        self._made = 0
+
     def _beside(self) -> None:
         """A step on a stream of its own, as warm-up for a capture has to be."""
         stream = torch.cuda.Stream(self.step.device)  # type: ignore[no-untyped-call]

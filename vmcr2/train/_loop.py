@@ -167,9 +167,8 @@ class Trainer:
         Ends with the only synchronisation of the epoch: whether anything in it was not finite.
         """
         config, step = self.config, self.step
-        self.network.train()
-        self.objective.train()
-        step.draw.fill_(epoch)
+        if step.begin(epoch):
+            engine.renew()
         order = self.order(epoch)
         for i in range(self.steps_per_epoch):
             done = epoch * self.steps_per_epoch + i

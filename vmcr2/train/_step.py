@@ -18,6 +18,7 @@ from ..data import Split, augment_crop, augment_resized_crop, flip_only, normali
 from ..functional._streams import Aside
 from ._average import WeightAverage
 from ._config import Config
+from ._dropout import Dropouts
 from ._half import HalfWeights
 from ._numerics import arranged, numerics, uses_bfloat16
 from ._objective import Objective, fault_of, look_ahead, surrogate
@@ -61,6 +62,14 @@ class Step:
         """Whether cuDNN tries out its algorithms in the first steps."""
         self.optimizer = build_optimizer(config, [*network.parameters(), *objective.parameters()], self.rate)
         self.average = WeightAverage(network, objective, config.average) if config.average else None
+        self._dropout = Dropouts(network)
+
+    def begin(self, epoch: int) -> bool:
+        """Make ready for an epoch; whether its steps differ from those before, so that a recorded one is void."""
+        self.network.train()
+        self.objective.train()
+        self.draw.fill_(epoch)
+        return self._dropout.rest(epoch >= self.config.dropout_until * self.config.epochs)
 
     def featurize(self, images: Tensor, index: Tensor, draw: Tensor) -> Tensor:
         """Augment and embed."""
@@ -96,9 +105,10 @@ class Step:
                 yield
 
     def settle(self) -> None:
-        """The weights that the run keeps, put in place for good."""
+        """The network as the run keeps it: its averaged weights and its own dropout, put in place for good."""
         if self.average is not None:
             self.average.take_over(self._see, self._pass())
+        self._dropout.rest(False)
 
     def _see(self, index: Tensor) -> Tensor:
         # drawn for the epoch after the last: the same whenever it is asked for, also after a resumption
