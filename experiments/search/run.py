@@ -48,11 +48,17 @@ def lines_of(folder: Path, study: str) -> Results:
     return Results(folder, f"{study}.jsonl")
 
 
-def curve_of(folder: Path) -> list[list[float]]:
-    """[epoch, hold-out accuracy, ΔR of all training images, ΔR of the last batch] wherever a run was measured."""
+def course_of(folder: Path) -> dict[str, Any]:
+    """What the metrics say and the summary does not.
+
+    ``curve``: [epoch, hold-out accuracy, ΔR of all training images, ΔR of the last batch] wherever a run was measured;
+    ``trained_batch_delta_r``: the last batch's as the objective saw it, augmented and with dropout.
+    """
     keys = ("epoch", "holdout_accuracy", "train_delta_r", "batch_delta_r")
-    measured = [record for record in RunFolder(folder).read_metrics() if "holdout_accuracy" in record]
-    return [[round(record[key], 4) for key in keys] for record in measured]
+    records = RunFolder(folder).read_metrics()
+    measured = [[round(record[key], 4) for key in keys] for record in records if "holdout_accuracy" in record]
+    last = {"trained_batch_delta_r": round(records[-1]["batch_delta_r"], 4)} if records else {}
+    return {"curve": measured, **last}
 
 
 def line_of(attempt: Try, outcome: Outcome, folder: Path) -> dict[str, Any]:
@@ -66,7 +72,7 @@ def line_of(attempt: Try, outcome: Outcome, folder: Path) -> dict[str, Any]:
         "epochs": attempt.config.epochs,
         "changes": changes(attempt.config),
         **outcome.figures,
-        "curve": curve_of(folder),
+        **course_of(folder),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 

@@ -238,4 +238,18 @@ def studies() -> dict[str, list[Try]]:
         {"batch_expansion": 0.3, "batch_expansion_end": 1.0, "weight_decay": 5e-4},
         *_flat_for_mnist(),
     )
+    # the same with dropout off at the end: what the objective sees is then what is measured
+    gently: dict[str, Any] = {"batch_expansion": 0.6, "loss_scale": 0.02, "warmup_epochs": 5.0}
+    off = {"dropout_until": 0.8}
+    found["mnist-rest"] = [
+        *_tries(spread, *(gently | {"dropout_until": part} for part in (0.5, 0.8, 0.9))),
+        *_tries(spread, gently | off | {"weight_decay": 5e-4}, off | {"lr": 0.3, "weight_decay": 5e-4}),
+        *_tries(spread, off | {"codes": "flat", "atoms_per_class": 12, "codes_trace": 4.0, "warmup_epochs": 5.0}),
+        *_tries(spread, gently | off | {"augmentation": "crop"}),
+        *_tries(
+            MNIST_MCR2.replace(augmentation="none", epochs=200, eval_every=200, lr=0.003),
+            off | {"weight_decay": 0.0},
+            off,
+        ),
+    ]
     return found

@@ -88,6 +88,8 @@ def test_workers_write_a_line_for_what_ended_and_none_for_what_was_lost(
         assert first[name] == pytest.approx(alone[name], rel=1e-4), name  # threads of a worker may add in another order
     assert first["train_delta_r"] != pytest.approx(second["train_delta_r"], rel=1e-2)
     assert (first["recipe"], first["seed"], first["epochs"], first["variant"]) == ("digits-vmcr2", 0, 2, "")
+    assert [(point[0], len(point)) for point in first["curve"]] == [(1, 4)]  # epochs: measured half-way
+    assert 0 < first["trained_batch_delta_r"] != pytest.approx(first["batch_delta_r"])
     assert first["changes"] == {"holdout": 287, "epochs": 2, "hidden": [32], "lr": 0.1}
     said = capsys.readouterr().out
     assert "3 runs" in said
