@@ -10,23 +10,18 @@ lines go to --lines (this folder), the runs' curves to --runs. A run without a l
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import sys
-import time
-from collections import deque
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1])]
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1])]
 
+from _pool import make_all  # noqa: E402
 from studies import Try, studies  # noqa: E402
 from variants import VARIANTS  # noqa: E402
 
-from vmcr2.sweep._mps import multi_process_service  # noqa: E402
 from vmcr2.sweep._points import changes  # noqa: E402
 from vmcr2.sweep._results import Results  # noqa: E402
 from vmcr2.sweep._runs import Job, Outcome, Runner, prune  # noqa: E402
@@ -35,12 +30,20 @@ from vmcr2.train._folder import RunFolder  # noqa: E402
 _RUNNER: list[Runner] = []  # one for the life of a worker: it keeps the data
 
 
-def make(attempt: Try, folder: Path) -> Outcome:
+class Task(NamedTuple):
+    """A run of a study, and where its curves go."""
+
+    study: str
+    attempt: Try
+    folder: Path
+
+
+def make(task: Task) -> Outcome:
     """In a worker: one run."""
     if not _RUNNER:
         _RUNNER.append(Runner())
-    with VARIANTS[attempt.variant]():
-        return _RUNNER[0](Job(attempt.config, folder, for_report=False))
+    with VARIANTS[task.attempt.variant]():
+        return _RUNNER[0](Job(task.attempt.config, task.folder, for_report=False))
 
 
 def lines_of(folder: Path, study: str) -> Results:
@@ -79,37 +82,27 @@ def line_of(attempt: Try, outcome: Outcome, folder: Path) -> dict[str, Any]:
 
 def run(names: list[str], only: str, lines: Path, runs: Path, parallel: int, seconds: float) -> None:
     """Make what has no line; begin nothing after ``seconds``."""
-    began = time.monotonic()
-    todo: deque[tuple[str, Try]] = deque()
+    tasks = []
     for name in dict.fromkeys(names):  # a study named twice is one
         known = lines_of(lines, name).read()
-        todo.extend(
-            (name, attempt) for attempt in studies()[name] if attempt.id not in known and only in attempt.called
-        )
+        tasks += [
+            Task(name, attempt, runs / name / attempt.id)
+            for attempt in studies()[name]
+            if attempt.id not in known and only in attempt.called
+        ]
     lines.mkdir(parents=True, exist_ok=True)
-    sharing = multi_process_service() if parallel > 1 else nullcontext("one after another")
-    with sharing as note:
-        print(f"{len(todo)} runs, {note}", flush=True)
-        with ProcessPoolExecutor(parallel, mp_context=multiprocessing.get_context("spawn")) as pool:
-            active: dict[Future[Outcome], tuple[str, Try, Path]] = {}
-            while todo or active:
-                while todo and len(active) < parallel and time.monotonic() - began < seconds:
-                    name, attempt = todo.popleft()
-                    folder = runs / name / attempt.id
-                    active[pool.submit(make, attempt, folder)] = (name, attempt, folder)
-                if not active:
-                    print(f"out of time, {len(todo)} runs left", flush=True)
-                    return
-                for future in wait(active, return_when=FIRST_COMPLETED).done:
-                    name, attempt, folder = active.pop(future)
-                    outcome = future.result()
-                    if outcome.lost is not None:
-                        print(f"lost: {name} {attempt.called}: {outcome.lost}\n{outcome.trace or ''}", flush=True)
-                        continue
-                    line = line_of(attempt, outcome, folder)
-                    lines_of(lines, name).append(line)
-                    prune(folder)
-                    print(f"{time.monotonic() - began:4.0f} s  {name:10} {shown(line)}", flush=True)
+
+    def ended(task: Task, outcome: Outcome, since: float) -> None:
+        name, attempt, folder = task
+        if outcome.lost is not None:
+            print(f"lost: {name} {attempt.called}: {outcome.lost}\n{outcome.trace or ''}", flush=True)
+            return
+        line = line_of(attempt, outcome, folder)
+        lines_of(lines, name).append(line)
+        prune(folder)
+        print(f"{since:4.0f} s  {name:10} {shown(line)}", flush=True)
+
+    make_all(tasks, make, ended, parallel=parallel, seconds=seconds)
 
 
 def shown(line: dict[str, Any]) -> str:

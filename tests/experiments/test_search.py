@@ -61,7 +61,9 @@ def made(driver: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[Config]:
         return fit(config, **options)
 
     monkeypatch.setattr(runs, "fit", counted)
-    monkeypatch.setattr(driver, "ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(count))
+    monkeypatch.setattr(
+        importlib.import_module("_pool"), "ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(count)
+    )
     return found
 
 

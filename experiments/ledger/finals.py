@@ -1,0 +1,136 @@
+"""The ledger: makes the runs of rows.py that have no result yet, and writes one JSON for each as it ends.
+
+    python experiments/ledger/finals.py tuned-cifar100-vmcr2 tuned-cifar100-ce --parallel 4
+    python experiments/ledger/finals.py --all --seed 0
+
+Data are found as everywhere (VMCR2_DATA). Results go to experiments/results/ledger, run folders to --runs. The same
+command goes on where it was cut off, from the last checkpoint; a result whose settings are no longer the row's is made
+again. `python experiments/ledger/table.py` then writes the table of experiments/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1])]
+
+from _pool import make_all  # noqa: E402
+from rows import Row, rows  # noqa: E402
+
+from vmcr2.sweep._points import changes  # noqa: E402
+from vmcr2.train import Config, TrainingError, fit  # noqa: E402
+from vmcr2.train._folder import RunFolder, write_text  # noqa: E402
+
+RESULTS = HERE.parent / "results" / "ledger"
+_CURVE = ("epoch", "seconds", "expansion", "compression", "batch_delta_r")
+
+
+class Task(NamedTuple):
+    """One seed of a row, and its run folder."""
+
+    row: Row
+    seed: int
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """Of the result's file, without its ending."""
+        return f"{self.row.name}-seed{self.seed}"
+
+
+def settings_of(config: Config) -> dict[str, Any]:
+    """Every setting as JSON has it, to tell whether a result is of the row as it is."""
+    read: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(config)))
+    return read
+
+
+def make(task: Task) -> dict[str, Any]:
+    """In a worker: train and evaluate, or go on. What broke is a result too; what nobody expected is not."""
+    config = task.row.of(task.seed)
+    failed: dict[str, Any] = {}
+    try:
+        fit(config, out=task.folder, resume=True)
+    except TrainingError as error:
+        failed = {"failed": str(error)}
+    except Exception:
+        return {"lost": traceback.format_exc()}
+    folder = RunFolder(task.folder)
+    return {
+        "row": task.row.name,
+        "seed": task.seed,
+        "command": f"python experiments/ledger/finals.py {task.row.name} --seed {task.seed}",
+        "changes": changes(config),
+        "settings": settings_of(config),
+        "manifest": json.loads(folder.manifest.read_text()),
+        "summary": failed or folder.read_summary(),
+        "curve": [[round(line[key], 4) for key in _CURVE] for line in folder.read_metrics()],
+        "curve_has": list(_CURVE),
+    }
+
+
+def result_of(results: Path, task: Task) -> dict[str, Any] | None:
+    """What is written of a run, if it is of the row as it is now."""
+    path = results / f"{task.name}.json"
+    if not path.exists():
+        return None
+    result: dict[str, Any] = json.loads(path.read_text())
+    known = settings_of(Config()) | result["settings"]  # a setting that is newer than the result had its default
+    return result if known == settings_of(task.row.of(task.seed)) else None
+
+
+def run(tasks: list[Task], results: Path, parallel: int, seconds: float) -> None:
+    """Make what has no result; begin nothing after ``seconds``."""
+    results.mkdir(parents=True, exist_ok=True)
+
+    def ended(task: Task, result: dict[str, Any], since: float) -> None:
+        if "lost" in result:
+            print(f"lost: {task.name}\n{result['lost']}", flush=True)
+            return
+        write_text(results / f"{task.name}.json", json.dumps(result, ensure_ascii=False) + "\n")
+        print(f"{since:4.0f} s  {task.name}: {shown(result['summary'])}", flush=True)
+
+    todo = [task for task in tasks if result_of(results, task) is None]
+    make_all(todo, make, ended, parallel=parallel, seconds=seconds)
+
+
+def shown(summary: dict[str, Any]) -> str:
+    """A summary for people."""
+    if "failed" in summary:
+        return f"failed, {summary['failed']}"
+    head = f", head {summary['head_accuracy']:.4f}" if "head_accuracy" in summary else ""
+    rates = f"ΔR {summary['train_delta_r']:.1f}, of batches {summary['batch_delta_r']:.1f}"
+    return f"{summary['test_accuracy']:.4f}{head}, {rates}, {summary['seconds']:.0f} s"
+
+
+def main() -> None:
+    """As the first lines of this file say."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", choices=[*rows(), []], metavar="ROW")
+    parser.add_argument("--all", action="store_true", help="every row, in order")
+    parser.add_argument("--seed", type=int, help="this seed of the rows alone")
+    parser.add_argument("--parallel", type=int, default=1)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--runs", type=Path, default=Path("runs/ledger"))
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin nothing after so long")
+    given = parser.parse_args()
+    if given.all == bool(given.names):
+        parser.error(f"name rows, or --all: {', '.join(rows())}")
+    chosen = [rows()[name] for name in (rows() if given.all else given.names)]
+    tasks = [
+        Task(row, seed, given.runs / f"{row.name}-seed{seed}")
+        for row in chosen
+        for seed in row.seeds
+        if given.seed in (None, seed)
+    ]
+    run(tasks, given.results, given.parallel, given.seconds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""The ledger: each run is made once, goes on where it was cut off, and its table says what the results say."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from vmcr2.train import TrainingError, fit, recipe
+
+LEDGER = Path(__file__).parents[2] / "experiments" / "ledger"
+
+
+@pytest.fixture
+def finals(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """finals.py over one row of two tiny runs on digits."""
+    for folder in (LEDGER.parent, LEDGER):
+        monkeypatch.syspath_prepend(folder)
+    module = importlib.import_module("finals")
+    tiny = recipe("digits", epochs=2, hidden=(32,))
+    row = module.Row("tuned-tiny", tiny, (0, 1))
+    monkeypatch.setattr(module, "rows", lambda: {row.name: row})
+    return module
+
+
+@pytest.fixture
+def table(finals: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    module = importlib.import_module("table")
+    monkeypatch.setattr(module, "rows", finals.rows)
+    return module
+
+
+def command(finals: ModuleType, monkeypatch: pytest.MonkeyPatch, folder: Path, *arguments: str) -> None:
+    where = ["--results", str(folder / "results"), "--runs", str(folder / "runs")]
+    monkeypatch.setattr(sys, "argv", ["finals.py", *arguments, *where])
+    finals.main()
+
+
+def tasks(finals: ModuleType, folder: Path) -> list[Any]:
+    row = finals.rows()["tuned-tiny"]
+    return [finals.Task(row, seed, folder / "runs" / f"tuned-tiny-seed{seed}") for seed in row.seeds]
+
+
+def test_a_run_is_written_once_with_all_that_makes_it_again(
+    finals: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command(finals, monkeypatch, tmp_path, "tuned-tiny")
+    result = json.loads((tmp_path / "results" / "tuned-tiny-seed1.json").read_text())
+    alone = fit(recipe("digits", epochs=2, hidden=(32,), seed=1), out=tmp_path / "alone").summary
+    for name in ("test_accuracy", "train_delta_r", "batch_delta_r"):
+        assert result["summary"][name] == pytest.approx(alone[name], rel=1e-4)
+    assert result["summary"]["test_images"] == 360, "the finals read the test images"
+    assert result["command"] == "python experiments/ledger/finals.py tuned-tiny --seed 1"
+    assert (result["settings"]["lr"], result["settings"]["seed"]) == (0.3, 1)
+    assert result["manifest"]["torch"]
+    assert [point[0] for point in result["curve"]] == [1, 2]
+    assert result["curve"][-1][4] == pytest.approx(result["curve"][-1][2] - result["curve"][-1][3], abs=2e-4)
+    assert "2 runs" in capsys.readouterr().out
+    command(finals, monkeypatch, tmp_path, "--all")
+    assert "0 runs" in capsys.readouterr().out
+
+
+def test_a_result_of_other_settings_is_made_again(
+    finals: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command(finals, monkeypatch, tmp_path, "tuned-tiny", "--seed", "0")
+    assert finals.result_of(tmp_path / "results", tasks(finals, tmp_path)[0]) is not None
+    path = tmp_path / "results" / "tuned-tiny-seed0.json"
+    older = json.loads(path.read_text())
+    del older["settings"]["dropout_until"]  # written before there was such a setting
+    path.write_text(json.dumps(older))
+    assert finals.result_of(tmp_path / "results", tasks(finals, tmp_path)[0]) is not None
+    changed = finals.Row("tuned-tiny", recipe("digits", epochs=2, hidden=(32,), lr=0.2), (0,))
+    monkeypatch.setattr(finals, "rows", lambda: {changed.name: changed})
+    assert finals.result_of(tmp_path / "results", tasks(finals, tmp_path)[0]) is None
+    capsys.readouterr()
+    command(finals, monkeypatch, tmp_path, "tuned-tiny")
+    assert "lost: tuned-tiny-seed0" in capsys.readouterr().out, "the old run's folder is not overwritten"
+
+
+def test_what_broke_is_a_result_and_what_was_lost_is_none(
+    finals: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(config: Any, out: Path, **options: Any) -> None:
+        fit(config, out=out, **options)
+        raise TrainingError("training broke in epoch 2")
+
+    monkeypatch.setattr(finals, "fit", breaks)
+    first, second = tasks(finals, tmp_path)
+    assert finals.make(first)["summary"] == {"failed": "training broke in epoch 2"}
+    monkeypatch.setattr(finals, "fit", lambda *a, **o: 1 / 0)
+    assert "ZeroDivisionError" in finals.make(second)["lost"]
+
+
+def test_rows_are_named_or_all(
+    finals: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments in ((), ("tuned-tiny", "--all")):
+        with pytest.raises(SystemExit):
+            command(finals, monkeypatch, tmp_path, *arguments)
+        assert "name rows, or --all: tuned-tiny" in capsys.readouterr().err
+
+
+def result(finals: ModuleType, folder: Path, seed: int, summary: dict[str, Any]) -> None:
+    task = tasks(finals, folder)[seed]
+    content = {
+        "seed": seed,
+        "settings": finals.settings_of(task.row.of(seed)),
+        "manifest": {"device": "NVIDIA H200", "git_commit": "abcdef0123"},
+        "summary": summary,
+    }
+    (folder / "results").mkdir(exist_ok=True)
+    (folder / "results" / f"{task.name}.json").write_text(json.dumps(content))
+
+
+def test_the_table_has_means_deviations_and_what_broke(finals: ModuleType, table: ModuleType, tmp_path: Path) -> None:
+    empty = table.ledger(tmp_path / "results").splitlines()[-1]
+    assert "not run yet" in empty
+    assert "`tuned-tiny` | 2 |" in empty
+    figures = {"test_accuracy": 0.5, "train_delta_r": 40.0, "batch_delta_r": 41.0, "seconds": 10.4}
+    result(finals, tmp_path, 0, figures)
+    result(finals, tmp_path, 1, figures | {"test_accuracy": 0.6, "head_accuracy": 0.7})
+    assert table.ledger(tmp_path / "results").splitlines()[-1] == (
+        "| `tuned-tiny` | 2 | 0, 1 | 0.5500 ± 0.0707 | 0.7000 | 40.0 ± 0.0 | 41.0 ± 0.0 | – | 10 | H200 | abcdef0 |"
+    )
+    result(finals, tmp_path, 1, {"failed": "training broke"})
+    assert "| 0, 1 (1 broke) | 0.5000 | – | 40.0 |" in table.ledger(tmp_path / "results")
+
+
+def test_the_paper_s_figures_stand_beside_a_row(finals: ModuleType, table: ModuleType) -> None:
+    literal = finals.Row("paper-cifar100-vmcr2", recipe("cifar100-vmcr2-paper"))
+    assert table.row_of(literal, [])[7] == "0.5872, 218"
+    shorter = finals.Row("tuned-cifar100-preact-ce", recipe("cifar100-preact-ce", epochs=300))
+    assert table.row_of(shorter, [])[7] == "0.7146 (2000 epochs)"
+
+
+def test_the_marks_keep_the_rest_of_the_page(table: ModuleType) -> None:
+    page = f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n"
+    assert table.between_marks(page, "new") == f"before\n{table.BEGIN}\nnew\n{table.END}\nafter\n"
+    with pytest.raises(SystemExit, match="marks"):
+        table.between_marks("a page without marks", "new")
+
+
+def test_the_page_says_what_the_results_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in (LEDGER.parent, LEDGER):
+        monkeypatch.syspath_prepend(folder)
+    table = importlib.import_module("table")
+    page = table.PAGE.read_text()
+    assert table.between_marks(page, table.ledger()) == page, "run experiments/ledger/table.py"
+    names = {f"{row.name}-seed{seed}" for row in table.rows().values() for seed in row.seeds}
+    assert {path.stem for path in table.RESULTS.glob("*.json")} <= names, "a result of no row"
