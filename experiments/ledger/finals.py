@@ -18,6 +18,8 @@ import traceback
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1])]
 
@@ -26,7 +28,7 @@ from rows import Row, rows  # noqa: E402
 
 from vmcr2.sweep._points import changes  # noqa: E402
 from vmcr2.train import Config, TrainingError, fit  # noqa: E402
-from vmcr2.train._folder import RunFolder, write_text  # noqa: E402
+from vmcr2.train._folder import RunFolder, read_tensors, write_text  # noqa: E402
 
 RESULTS = HERE.parent / "results" / "ledger"
 _CURVE = ("epoch", "seconds", "expansion", "compression", "batch_delta_r")
@@ -72,7 +74,20 @@ def make(task: Task) -> dict[str, Any]:
         "summary": failed or folder.read_summary(),
         "curve": [[round(line[key], 4) for key in _CURVE] for line in folder.read_metrics()],
         "curve_has": list(_CURVE),
+        "cosines": [] if failed else cosines(folder),
     }
+
+
+def cosines(folder: RunFolder) -> list[list[int]]:
+    """|cosines| in hundredths between ten training samples of each of ten classes, as in the paper's Figure 2."""
+    tensors = read_tensors(folder.evaluation)
+    labels = tensors["labels"]
+    known = labels.unique()
+    classes = known[torch.linspace(0, len(known) - 1, min(10, len(known))).long()]
+    chosen = torch.cat([torch.where(labels == label)[0][:10] for label in classes])
+    z = torch.nn.functional.normalize(tensors["features"][chosen].float(), dim=1)
+    found: list[list[int]] = (100 * (z @ z.T).abs()).round().int().tolist()
+    return found
 
 
 def result_of(results: Path, task: Task) -> dict[str, Any] | None:

@@ -17,38 +17,21 @@ from typing import Any
 import matplotlib as mpl
 
 mpl.use("Agg")
-import numpy as np
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from PIL import Image
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT)]
+sys.path[:0] = [str(HERE), str(HERE.parent), str(ROOT)]
 
+from _drawing import BLUE, GREEN, GREY, ORANGE, STYLE, save  # noqa: E402
 from run import lines_of  # noqa: E402
 from studies import CE, SHORT, START, studies  # noqa: E402
 
 from vmcr2.train import Config  # noqa: E402
 
 Line = dict[str, Any]
-BLUE, ORANGE, GREEN, GREY = "#0060a8", "#c4500a", "#007a5a", "#586069"  # the report's
-STYLE: dict[Any, Any] = {
-    "figure.facecolor": "#fdfdfb",
-    "axes.facecolor": "#fdfdfb",
-    "axes.edgecolor": "#dcdfe0",
-    "axes.grid": True,
-    "grid.color": "#dcdfe0",
-    "grid.linewidth": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 11,
-    "font.size": 10,
-    "legend.fontsize": 9,
-    "legend.frameon": False,
-    "lines.marker": "o",
-}
 HOLDOUT = "hold-out accuracy"
 DELTA_R = "ΔR of all training images"
 
@@ -215,14 +198,6 @@ PICTURES = {
     "recipe-trace": trace,
     "recipe-long": long,
 }
-
-
-def save(figure: Figure, path: Path) -> None:
-    """Small, and without the date and the versions that matplotlib would write into it."""
-    figure.canvas.draw()
-    picture = Image.fromarray(np.asarray(figure.canvas.buffer_rgba())).convert("RGB")  # type: ignore[attr-defined]
-    picture.quantize(128, method=Image.Quantize.MAXCOVERAGE).save(path, optimize=True)
-    pyplot.close(figure)
 
 
 def main() -> None:

@@ -60,6 +60,9 @@ def test_a_run_is_written_once_with_all_that_makes_it_again(
     assert result["manifest"]["torch"]
     assert [point[0] for point in result["curve"]] == [1, 2]
     assert result["curve"][-1][4] == pytest.approx(result["curve"][-1][2] - result["curve"][-1][3], abs=2e-4)
+    (cosines,) = {len(line) for line in result["cosines"]}
+    assert len(result["cosines"]) == cosines == 100
+    assert all(line[i] == 100 for i, line in enumerate(result["cosines"]))
     assert "2 runs" in capsys.readouterr().out
     command(finals, monkeypatch, tmp_path, "--all")
     assert "0 runs" in capsys.readouterr().out
@@ -154,3 +157,30 @@ def test_the_page_says_what_the_results_say(monkeypatch: pytest.MonkeyPatch) -> 
     assert table.between_marks(page, table.ledger()) == page, "run experiments/ledger/table.py"
     names = {f"{row.name}-seed{seed}" for row in table.rows().values() for seed in row.seeds}
     assert {path.stem for path in table.RESULTS.glob("*.json")} <= names, "a result of no row"
+
+
+def test_the_figures_show_seed_0_of_what_ended(
+    finals: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figures = importlib.import_module("figures")
+    assert figures.convergence(tmp_path) is None
+    assert figures.heat_maps(tmp_path) is None
+
+    def write(name: str, **content: Any) -> None:
+        curve = {"curve": [[1, 0.5, 10.0], [2, 1.0, 20.0]], "curve_has": ["epoch", "seconds", "batch_delta_r"]}
+        (tmp_path / f"{name}.json").write_text(json.dumps({"summary": {}, "cosines": [[100]]} | curve | content))
+
+    write("tuned-cifar100-vmcr2-seed0")
+    write("tuned-cifar100-vmcr2-seed1")
+    write("paper-cifar100-mcr2-seed0", cosines=[])
+    write("paper-mnist-vmcr2-seed0", summary={"failed": "training broke"})
+    (axis,) = figures.convergence(tmp_path).axes
+    assert axis.get_title() == "CIFAR-100, d = 500"
+    shown = {line.get_label(): (line.get_linestyle(), list(line.get_ydata())) for line in axis.get_lines()}
+    assert shown == {"V-MCR², tuned": ("-", [10.0, 20.0]), "MCR², paper": ("--", [10.0, 20.0])}
+    (axis,) = figures.heat_maps(tmp_path).axes
+    assert axis.get_title() == "CIFAR-100 V-MCR²\ntuned"
+    assert axis.get_images()[0].get_array().tolist() == [[100]]
+    monkeypatch.setattr(sys, "argv", ["figures.py", "--out", str(tmp_path / "out"), "--results", str(tmp_path)])
+    figures.main()
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"ledger-figure1.png", "ledger-figure2.png"}

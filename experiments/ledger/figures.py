@@ -1,0 +1,110 @@
+"""The paper's Figures 1 and 2 for MNIST and CIFAR-100, from the ledger's results: ledger-figure1 and -figure2 (.png).
+
+    python experiments/ledger/figures.py [--out docs/images] [--results experiments/results/ledger]
+
+Seed 0 of every row that has a result; what has none is left out, and a picture of nothing is not written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+from matplotlib import pyplot
+from matplotlib.figure import Figure
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(HERE.parent), str(ROOT)]
+
+from _drawing import COLOURS, STYLE, save  # noqa: E402
+from finals import RESULTS  # noqa: E402
+
+Result = dict[str, Any]
+PLACES = {"mnist": "MNIST, d = 128", "cifar100": "CIFAR-100, d = 500", "cifar100-d100": "CIFAR-100, d = 100"}
+OBJECTIVES = {"vmcr2": "V-MCR²", "mcr2": "MCR²", "ce": "cross-entropy"}
+FAMILIES = {"tuned": "-", "paper": "--"}
+
+
+def results(folder: Path) -> dict[tuple[str, str, str], Result]:
+    """Seed 0 of what ended, by family, place and objective."""
+    found = {}
+    for family in FAMILIES:
+        for place in PLACES:
+            for objective in OBJECTIVES:
+                path = folder / f"{family}-{place}-{objective}-seed0.json"
+                if path.exists() and "failed" not in (result := json.loads(path.read_text()))["summary"]:
+                    found[family, place, objective] = result
+    return found
+
+
+def convergence(folder: Path) -> Figure | None:
+    """Figure 1: ΔR of the epoch's last batch over the epochs, tuned and as the paper says."""
+    known = results(folder)
+    places = [place for place in PLACES if any(place == other for _, other, _ in known)]
+    if not places:
+        return None
+    figure, axes = pyplot.subplots(
+        1, len(places), figsize=(4 * len(places), 3.6), dpi=150, layout="constrained", squeeze=False
+    )
+    for axis, place in zip(axes[0], places, strict=True):
+        for (family, other, objective), result in known.items():
+            if other == place:
+                at = result["curve_has"].index("batch_delta_r")
+                points = [(line[0], line[at]) for line in result["curve"]]
+                label = f"{OBJECTIVES[objective]}, {family}"
+                axis.plot(
+                    *zip(*points, strict=True), FAMILIES[family], color=COLOURS[objective], marker="", label=label
+                )
+        axis.set(title=PLACES[place], xlabel="epochs", ylabel="ΔR of a training batch", ylim=(0, None))
+        axis.set_xscale("symlog", linthresh=10)
+        axis.legend()
+    return figure
+
+
+def heat_maps(folder: Path) -> Figure | None:
+    """Figure 2: |cosines| of training samples sorted by class."""
+    known = {key: result for key, result in results(folder).items() if result["cosines"]}
+    if not known:
+        return None
+    across = min(4, len(known))
+    down = -(-len(known) // across)
+    figure, axes = pyplot.subplots(
+        down, across, figsize=(2.6 * across, 2.9 * down), dpi=150, layout="constrained", squeeze=False
+    )
+    for axis in axes.flat:
+        axis.axis("off")
+    for axis, ((family, place, objective), result) in zip(axes.flat, known.items(), strict=False):
+        axis.imshow(result["cosines"], cmap="Blues", vmin=0, vmax=100)
+        axis.set_title(f"{PLACES[place].split(',')[0]} {OBJECTIVES[objective]}\n{family}", fontsize=9)
+    return figure
+
+
+PICTURES = {"ledger-figure1": convergence, "ledger-figure2": heat_maps}
+
+
+def main() -> None:
+    """As the first lines of this file say."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    for name, drawn in PICTURES.items():
+        with mpl.rc_context(STYLE):
+            figure = drawn(given.results)
+            if figure is None:
+                print(f"{name}: no results yet, not drawn")
+                continue
+            save(figure, given.out / f"{name}.png")
+        print(f"{given.out / name}.png")
+
+
+if __name__ == "__main__":
+    main()
