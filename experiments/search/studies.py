@@ -134,6 +134,7 @@ def studies() -> dict[str, list[Try]]:
     found["mcr2"] = [
         *_tries(MCR2, *({"seed": seed} for seed in range(5))),
         *_tries(tuned, {}, {"memory": 20000}, {"memory": 20000, "lr": 0.1}, {"memory": 10000}),
+        *_tries(tuned, {"memory": 20000, "lr": 0.1, "epochs": 400}),
     ]
     found["mnist"] = [
         *_tries(
@@ -225,6 +226,11 @@ def studies() -> dict[str, list[Try]]:
         keener | {"weight_decay": 1.4e-3},
         keener | {"weight_decay": 2e-3, "decay_power": 2.0},
         gentle | {"batch_expansion": 0.07},
+        # around the best of these: more decay; the mean of many steps, with the falling rate and in its place
+        gentle | {"batch_expansion": 0.07, "weight_decay": 3e-3},
+        gentle | {"batch_expansion": 0.07, "average": 0.9995},
+        gentle | {"batch_expansion": 0.07, "lr": 0.3, "weight_decay": 1e-3},
+        gentle | {"batch_expansion": 0.07, "schedule": "constant", "average": 0.9998},
     )
     # β rising: MNIST's features lie in too few dimensions (R 50 of 70) where β is small, and collapse where it is large
     spread = MNIST.replace(augmentation="none", weight_decay=0.0, epochs=200, eval_every=200)
