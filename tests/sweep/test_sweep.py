@@ -389,7 +389,9 @@ def test_an_interrupted_sweep_stops_its_workers_and_says_how_to_go_on(
     assert process.returncode == 130, (stdout, stderr)
     assert stderr == f"vmcr2: stopped; the same command goes on with {out}\n"
     assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
-    assert 1 + stdout.count("] lr=") == len(lines(out)) < 6
+    said = 1 + stdout.count("] lr=")
+    # a signal may come between a line and its announcement
+    assert said <= len(lines(out)) <= min(said + int(parallel), 5)
 
 
 @linux
