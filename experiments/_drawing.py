@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
+
+mpl.use("Agg")
 import numpy as np
 from matplotlib import pyplot
 from matplotlib.figure import Figure
@@ -27,6 +31,19 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "lines.marker": "o",
 }
+
+
+def draw_all(pictures: Mapping[str, Callable[[Path], Figure | None]], source: Path, out: Path, what: str) -> None:
+    """Every picture of ``source`` into a folder; one that there is no ``what`` for yet is not written."""
+    out.mkdir(parents=True, exist_ok=True)
+    for name, drawn in pictures.items():
+        with mpl.rc_context(STYLE):
+            figure = drawn(source)
+            if figure is None:
+                print(f"{name}: no {what} yet, not drawn")
+                continue
+            save(figure, out / f"{name}.png")
+        print(f"{out / name}.png")
 
 
 def save(figure: Figure, path: Path) -> None:

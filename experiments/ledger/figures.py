@@ -13,9 +13,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-
-mpl.use("Agg")
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
@@ -23,7 +20,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(HERE.parent), str(ROOT)]
 
-from _drawing import COLOURS, STYLE, save  # noqa: E402
+from _drawing import COLOURS, draw_all  # noqa: E402
 from finals import RESULTS  # noqa: E402
 
 Result = dict[str, Any]
@@ -95,15 +92,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images")
     parser.add_argument("--results", type=Path, default=RESULTS)
     given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
-    for name, drawn in PICTURES.items():
-        with mpl.rc_context(STYLE):
-            figure = drawn(given.results)
-            if figure is None:
-                print(f"{name}: no results yet, not drawn")
-                continue
-            save(figure, given.out / f"{name}.png")
-        print(f"{given.out / name}.png")
+    draw_all(PICTURES, given.results, given.out, "results")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ again. `python experiments/ledger/table.py` then writes the table of experiments
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import sys
 import traceback
@@ -27,6 +26,7 @@ from _pool import make_all  # noqa: E402
 from rows import Row, rows  # noqa: E402
 
 from vmcr2.sweep._points import changes  # noqa: E402
+from vmcr2.sweep._runs import give_memory_back  # noqa: E402
 from vmcr2.train import Config, TrainingError, fit  # noqa: E402
 from vmcr2.train._folder import RunFolder, read_tensors, write_text  # noqa: E402
 
@@ -49,7 +49,7 @@ class Task(NamedTuple):
 
 def settings_of(config: Config) -> dict[str, Any]:
     """Every setting as JSON has it, to tell whether a result is of the row as it is."""
-    read: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(config)))
+    read: dict[str, Any] = json.loads(config.to_json())
     return read
 
 
@@ -63,6 +63,8 @@ def make(task: Task) -> dict[str, Any]:
         failed = {"failed": str(error)}
     except Exception:
         return {"lost": traceback.format_exc()}
+    finally:
+        give_memory_back()
     folder = RunFolder(task.folder)
     return {
         "row": task.row.name,

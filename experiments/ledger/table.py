@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
 HERE = Path(__file__).parent
@@ -20,6 +20,7 @@ from finals import RESULTS, Task, result_of  # noqa: E402
 from rows import Row, rows  # noqa: E402
 
 from vmcr2.report._paper import paper_figures  # noqa: E402
+from vmcr2.report._tables import spread  # noqa: E402
 
 PAGE = HERE.parent / "README.md"
 BEGIN, END = "<!-- ledger: written by ledger/table.py -->", "<!-- end of the ledger -->"
@@ -47,22 +48,15 @@ def row_of(row: Row, results: list[dict[str, Any]]) -> list[str]:
     return [
         *start,
         seeds,
-        _spread([summary["test_accuracy"] for summary in ended], 4),
-        _spread([summary["head_accuracy"] for summary in ended if "head_accuracy" in summary], 4),
-        _spread([summary["train_delta_r"] for summary in ended], 1),
-        _spread([summary["batch_delta_r"] for summary in ended], 1),
+        spread([summary["test_accuracy"] for summary in ended], 4),
+        spread([summary["head_accuracy"] for summary in ended if "head_accuracy" in summary], 4),
+        spread([summary["train_delta_r"] for summary in ended], 1),
+        spread([summary["batch_delta_r"] for summary in ended], 1),
         of_paper,
-        _spread([summary["seconds"] for summary in ended], 0, deviation=False),
+        f"{mean(summary['seconds'] for summary in ended):.0f}" if ended else "–",
         ", ".join(sorted({result["manifest"]["device"].removeprefix("NVIDIA ") for result in results})),
         ", ".join(sorted({(result["manifest"]["git_commit"] or "–")[:7] for result in results})),
     ]
-
-
-def _spread(values: list[float], digits: int, deviation: bool = True) -> str:
-    if not values:
-        return "–"
-    text = f"{mean(values):.{digits}f}"
-    return f"{text} ± {stdev(values):.{digits}f}" if deviation and len(values) > 1 else text
 
 
 def ledger(results: Path = RESULTS) -> str:

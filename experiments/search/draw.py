@@ -14,9 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-
-mpl.use("Agg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -25,7 +22,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(HERE.parent), str(ROOT)]
 
-from _drawing import BLUE, GREEN, GREY, ORANGE, STYLE, save  # noqa: E402
+from _drawing import BLUE, GREEN, GREY, ORANGE, draw_all  # noqa: E402
 from run import lines_of  # noqa: E402
 from studies import CE, SHORT, START, studies  # noqa: E402
 
@@ -206,15 +203,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images")
     parser.add_argument("--lines", type=Path, default=HERE)
     given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
-    for name, drawn in PICTURES.items():
-        with mpl.rc_context(STYLE):
-            figure = drawn(given.lines)
-            if figure is None:
-                print(f"{name}: no lines yet, not drawn")
-                continue
-            save(figure, given.out / f"{name}.png")
-        print(f"{given.out / name}.png")
+    draw_all(PICTURES, given.lines, given.out, "lines")
 
 
 if __name__ == "__main__":

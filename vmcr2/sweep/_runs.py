@@ -100,15 +100,20 @@ class Runner:
         except Exception as error:
             return Outcome(lost=f"{type(error).__name__}: {error}".splitlines()[0], trace=traceback.format_exc())
         finally:
-            gc.collect()  # a captured graph and its memory go with the last run's cycles
-            if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-                torch.cuda.empty_cache()
+            give_memory_back()
 
     def _source(self, config: Config) -> Source:
         key = (config.data, config.data_path)
         if key not in self._sources:
             self._sources[key] = open_for_sweep(config)
         return self._sources[key]
+
+
+def give_memory_back() -> None:
+    """After a run, before the next in the same process."""
+    gc.collect()  # a captured graph and its memory go with the last run's cycles
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.empty_cache()
 
 
 def open_for_sweep(config: Config) -> Source:
