@@ -209,6 +209,16 @@ def studies() -> dict[str, list[Try]]:
         keen | {"weight_decay": 2e-3, "schedule": "linear"},
         keen | {"weight_decay": 2e-3, "codes_trace": 16.0},
     )
+    # gradients from uphill, where runs learn their own images far better than the others
+    calm = keen | {"weight_decay": 2e-3}
+    found["sharp"] = [
+        *_tries(START, *(calm | {"sharpness": radius} for radius in (0.05, 0.1, 0.02))),
+        *_tries(
+            START, calm | {"codes_trace": 16.0, "sharpness": 0.05}, keen | {"weight_decay": 1e-3, "sharpness": 0.1}
+        ),
+        *_tries(CE, *({"lr": 2.0, "sharpness": radius} for radius in (0.05, 0.1))),
+        *_tries(START, gentle | {"sharpness": 0.05}),
+    ]
     # five times as long: how much decay is best then
     slow = START.replace(epochs=1000)
     found["longer"] = _tries(

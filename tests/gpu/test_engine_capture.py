@@ -92,6 +92,24 @@ def test_every_variant_is_captured(changes: dict[str, Any]) -> None:
     assert not made.step.broken
 
 
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.usefixtures("deterministic")
+def test_sharpness_aware_steps_are_captured(objective: str, precision: str) -> None:
+    """Two passes, weights that climb and come back, and statistics of BatchNorm of the first pass alone."""
+    made = [trainer(objective, engine=kind, precision=precision, sharpness=0.05) for kind in ("eager", "captured")]
+    engines = [Engine(one.step, 0, say=pytest.fail) for one in made]
+    for draw in range(WARM_UP + 10):
+        for one, engine in zip(made, engines, strict=True):
+            feed(one, draw)
+            engine()
+    assert engines[1].captured
+    rough = {"rtol": 1e-3, "atol": 1e-4} if precision == "float32" else {"rtol": 5e-2, "atol": 1e-2}
+    for name, value in made[1].network.state_dict().items():
+        torch.testing.assert_close(value, made[0].network.state_dict()[name], **rough)
+        assert torch.isfinite(value).all()
+
+
 def test_a_step_that_cannot_be_captured_goes_on_without(monkeypatch: pytest.MonkeyPatch) -> None:
     made = trainer("ce")
     original = made.step.featurize

@@ -119,6 +119,8 @@ class Config:
     """Power of the cosine or line: above 1 the rate falls earlier and rests longer at the end."""
     warmup_epochs: float = 0.0
     """Epochs over which the rate rises from 0 in a straight line, before the schedule."""
+    sharpness: float = 0.0
+    """ρ of sharpness-aware steps, which take their gradient so far uphill and two passes each; 0 for plain ones."""
     dropout_until: float = 1.0
     """Part of the run after which the network's dropout rests: features are measured without it, and without the
     spread that it makes."""
@@ -255,6 +257,7 @@ _NOT_NEGATIVE = (
     "weight_decay",
     "warmup_epochs",
     "average",
+    "sharpness",
     "checkpoint_seconds",
 )
 _COUNTS = {"dim": 1, "atoms_per_class": 1, "latch_every": 1, "epochs": 1, "batch_size": 1, "image_size": 1}

@@ -22,6 +22,7 @@ from ._dropout import Dropouts
 from ._half import HalfWeights
 from ._numerics import arranged, numerics, uses_bfloat16
 from ._objective import Objective, fault_of, look_ahead, surrogate
+from ._sharpness import Sharpness
 from ._split import epoch_order
 
 Forward = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -62,6 +63,7 @@ class Step:
         """Whether cuDNN tries out its algorithms in the first steps."""
         self.optimizer = build_optimizer(config, [*network.parameters(), *objective.parameters()], self.rate)
         self.average = WeightAverage(network, objective, config.average) if config.average else None
+        self.sharpness = Sharpness(network, objective, config.sharpness) if config.sharpness else None
         self._dropout = Dropouts(network)
 
     def begin(self, epoch: int) -> bool:
@@ -80,20 +82,31 @@ class Step:
         """Train on the samples of ``index``."""
         with numerics(self.config, self.device, search=self.search):
             labels = self.labels[self.index]
-            with Aside(labels) as side:  # R^v does not depend on the features: it is factored while they are made
-                ahead = look_ahead(self.objective, labels)
-            self.optimizer.zero_grad(set_to_none=True)
-            z = self.forward(self.images, self.index, self.draw)
-            side.join()
-            loss = surrogate(self.objective, self.config, z, labels, ahead)
-            z.retain_grad()
-            torch.autograd.backward(loss * self.config.loss_scale)
-            if self.half is not None:
-                self.half.bring_back()
+            if self.sharpness is None:
+                z = self._differentiate(labels)
+            else:
+                with self.sharpness.ahead():
+                    self._differentiate(labels)
+                with self.sharpness.uphill():
+                    z = self._differentiate(labels)
             self.optimizer.step()
             if self.average is not None:
                 self.average.update()
             self._watch(z, labels)
+
+    def _differentiate(self, labels: Tensor) -> Tensor:
+        """Gradients of every parameter, and an update of the dictionary; the features, with theirs."""
+        with Aside(labels) as side:  # R^v does not depend on the features: it is factored while they are made
+            ahead = look_ahead(self.objective, labels)
+        self.optimizer.zero_grad(set_to_none=True)
+        z = self.forward(self.images, self.index, self.draw)
+        side.join()
+        loss = surrogate(self.objective, self.config, z, labels, ahead)
+        z.retain_grad()
+        torch.autograd.backward(loss * self.config.loss_scale)
+        if self.half is not None:
+            self.half.bring_back()
+        return z
 
     @contextmanager
     def measured(self) -> Iterator[None]:

@@ -1,0 +1,135 @@
+"""Sharpness-aware steps: the gradient from uphill, everything else from where the weights are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from vmcr2.data import open_data
+from vmcr2.losses import VMCR2Loss
+from vmcr2.train import UserError, fit, recipe
+from vmcr2.train._loop import Trainer
+
+CPU = torch.device("cpu")
+RADIUS = 0.3
+
+
+def trainer(objective: str, **changes: Any) -> Trainer:
+    """On digits, before its first step; plain SGD."""
+    settings = {"epochs": 4, "momentum": 0.0, "nesterov": False, "weight_decay": 0.0, "lr": 0.1} | changes
+    made = Trainer(recipe("digits", objective=objective, device="cpu", **settings), open_data("digits"), CPU)
+    made.network.train()
+    made.latch()
+    made.step.index.copy_(torch.arange(made.batch_size))
+    return made
+
+
+def weights_of(made: Trainer) -> list[Tensor]:
+    return [value.detach().clone() for value in [*made.network.parameters(), *made.objective.parameters()]]
+
+
+def moved(made: Trainer, steps: list[Tensor]) -> None:
+    with torch.no_grad():
+        for weight, step in zip([*made.network.parameters(), *made.objective.parameters()], steps, strict=True):
+            weight.add_(step)
+
+
+def change_of(made: Trainer) -> list[Tensor]:
+    """What a step does to the weights."""
+    before = weights_of(made)
+    made.step()
+    return [now - own for now, own in zip(weights_of(made), before, strict=True)]
+
+
+@pytest.mark.parametrize("objective", ["vmcr2", "mcr2", "ce"])
+def test_the_step_is_the_one_that_a_plain_run_makes_uphill(objective: str) -> None:
+    """By two plain trainers: one says where up is (−its step), the other makes its step from there."""
+    down = change_of(trainer(objective))
+    length = torch.stack([step.norm() for step in down]).norm()
+    above = trainer(objective)
+    moved(above, [-RADIUS * step / length for step in down])
+    wanted = change_of(above)
+    sharp = trainer(objective, sharpness=RADIUS)
+    for ours, theirs, plain in zip(change_of(sharp), wanted, down, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-2, atol=1e-5)
+        assert plain.norm() == 0 or (theirs - plain).norm() > 1e-3 * plain.norm()
+    if isinstance(sharp.objective, VMCR2Loss) and isinstance(above.objective, VMCR2Loss):
+        torch.testing.assert_close(sharp.objective.dictionary, above.objective.dictionary, rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(sharp.objective.codes, above.objective.codes, rtol=1e-3, atol=1e-5)
+
+
+def test_batch_norm_keeps_the_statistics_of_the_weights_themselves() -> None:
+    plain, sharp = trainer("vmcr2"), trainer("vmcr2", sharpness=RADIUS)
+    plain.step()
+    sharp.step()
+    norms = [[part for part in made.network.modules() if isinstance(part, nn.BatchNorm1d)] for made in (plain, sharp)]
+    assert norms[0]
+    for a, b in zip(*norms, strict=True):
+        assert a.running_mean is not None
+        assert b.running_mean is not None
+        torch.testing.assert_close(b.running_mean, a.running_mean)
+        assert b.momentum == a.momentum == 0.1
+
+
+def test_exact_mcr2_remembers_a_batch_once() -> None:
+    made = trainer("mcr2", batch_size=100, memory=300)
+    sharp = trainer("mcr2", batch_size=100, memory=300, sharpness=RADIUS)
+    for _ in range(2):
+        made.step()
+        sharp.step()
+    assert torch.equal(sharp.objective.memory_labels, made.objective.memory_labels)  # type: ignore[union-attr]
+    assert (sharp.objective.memory_labels >= 0).sum() == 200  # type: ignore[union-attr,operator]
+
+
+def test_a_gradient_of_nothing_moves_nothing() -> None:
+    """All features alike and one class: no NaN from dividing by a length of 0."""
+    made = trainer("vmcr2", sharpness=RADIUS)
+    assert made.step.sharpness is not None
+    before = weights_of(made)
+    for weight in made.network.parameters():
+        weight.grad = torch.zeros_like(weight)
+    with made.step.sharpness.uphill():
+        assert all(torch.equal(a, b) for a, b in zip(weights_of(made), before, strict=True))
+
+
+def test_an_error_uphill_leaves_the_weights_where_they_were() -> None:
+    made = trainer("ce", sharpness=RADIUS)
+    made.step()
+    before = weights_of(made)
+    passes = iter([made.step.featurize])  # the first pass; there is none for the second
+    made.step.forward = lambda *what: next(passes)(*what)
+    with pytest.raises(StopIteration):
+        made.step()
+    assert all(torch.equal(a, b) for a, b in zip(weights_of(made), before, strict=True))
+
+
+def test_it_learns_and_goes_on_after_a_resumption(tmp_path: Any) -> None:
+    config = recipe("digits", device="cpu", epochs=6, holdout=287, sharpness=0.05, checkpoint_seconds=0.0)
+    whole = fit(config, out=tmp_path / "whole")
+    assert whole.summary["holdout_accuracy"] > 0.9
+
+    class StopError(Exception):
+        pass
+
+    class Listener:
+        def started(self, *rest: Any) -> None: ...
+
+        def note(self, text: str) -> None: ...
+
+        def epoch(self, record: dict[str, Any]) -> None:
+            if record["epoch"] == 4:
+                raise StopError
+
+    with pytest.raises(StopError):
+        fit(config, out=tmp_path / "parts", listener=Listener())
+    again = fit(config, out=tmp_path / "parts", resume=True)
+    assert again.summary["holdout_accuracy"] == whole.summary["holdout_accuracy"]
+    assert again.summary["train_delta_r"] == pytest.approx(whole.summary["train_delta_r"], rel=1e-5)
+
+
+def test_a_radius_below_0_is_the_users_mistake() -> None:
+    with pytest.raises(UserError, match="sharpness must be at least 0"):
+        recipe("digits", sharpness=-0.1)
