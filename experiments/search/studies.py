@@ -218,7 +218,16 @@ def studies() -> dict[str, list[Try]]:
         ),
         *_tries(CE, *({"lr": 2.0, "sharpness": radius} for radius in (0.05, 0.1))),
         *_tries(START, gentle | {"sharpness": 0.05}),
+        *_tries(START.replace(epochs=1000), calm | {"sharpness": 0.2}),
     ]
+    # 100 epochs are better latched every 10 than every 50: so are 200?
+    found["latch"] = _tries(
+        START,
+        {"latch_every": 10},
+        *(gentle | {"latch_every": every} for every in (10, 3)),
+        calm | {"latch_every": 10},
+        *(calm | {"latch_every": every, "batch_expansion": 0.1} for every in (10, 3)),
+    )
     # five times as long: how much decay is best then
     slow = START.replace(epochs=1000)
     found["longer"] = _tries(
@@ -230,17 +239,17 @@ def studies() -> dict[str, list[Try]]:
     )
     # as long as the paper's
     keener = keen | {"batch_expansion": 0.1}
+    slower = gentle | {"batch_expansion": 0.07}
     found["longest"] = _tries(
         long,
         keener | {"weight_decay": 2e-3},
         keener | {"weight_decay": 1.4e-3},
         keener | {"weight_decay": 2e-3, "decay_power": 2.0},
-        gentle | {"batch_expansion": 0.07},
-        # around the best of these: more decay; the mean of many steps, with the falling rate and in its place
-        gentle | {"batch_expansion": 0.07, "weight_decay": 3e-3},
-        gentle | {"batch_expansion": 0.07, "average": 0.9995},
-        gentle | {"batch_expansion": 0.07, "lr": 0.3, "weight_decay": 1e-3},
-        gentle | {"batch_expansion": 0.07, "schedule": "constant", "average": 0.9998},
+        slower,
+        # around the best of these: more decay, with a longer rest or a mean; the mean of many steps in place of a rest
+        slower | {"weight_decay": 3e-3, "average": 0.999},
+        slower | {"weight_decay": 4e-3, "decay_power": 1.5},
+        slower | {"schedule": "constant", "average": 0.9998},
     )
     # β rising: MNIST's features lie in too few dimensions (R 50 of 70) where β is small, and collapse where it is large
     spread = MNIST.replace(augmentation="none", weight_decay=0.0, epochs=200, eval_every=200)
@@ -262,6 +271,12 @@ def studies() -> dict[str, list[Try]]:
         *_tries(spread, gently | off | {"weight_decay": 5e-4}, off | {"lr": 0.3, "weight_decay": 5e-4}),
         *_tries(spread, off | {"codes": "flat", "atoms_per_class": 12, "codes_trace": 4.0, "warmup_epochs": 5.0}),
         *_tries(spread, gently | off | {"augmentation": "crop"}),
+        *_tries(
+            spread.replace(lr=0.3, weight_decay=5e-4, **off),
+            *({"batch_expansion": beta} for beta in (0.2, 0.15)),
+            {"batch_expansion": 0.2, "weight_decay": 2e-3},
+            {"batch_expansion": 0.2, "weight_decay": 1e-3, "dropout_until": 0.9},
+        ),
         *_tries(
             MNIST_MCR2.replace(augmentation="none", epochs=200, eval_every=200, lr=0.003),
             off | {"weight_decay": 0.0},

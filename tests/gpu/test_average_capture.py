@@ -107,7 +107,7 @@ def test_statistics_by_the_fused_kernels_are_torchs_cumulative_ones(name: str) -
     batches = list(torch.split(torch.arange(192, device=CUDA), 64))
     theirs = copy.deepcopy(ours).train()
     for part in theirs.modules():
-        if isinstance(part, nn.BatchNorm2d):
+        if isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d):
             part.reset_running_stats()
             part.momentum = None
     with torch.no_grad():

@@ -275,6 +275,22 @@ def test_accuracies_by_components_are_those_of_the_leading_eigenvectors(dim: int
     assert len(set(expected.values())) > 1
 
 
+def test_a_run_classifies_by_as_many_components_as_it_is_told(tmp_path: Path) -> None:
+    """The accuracy is the one that the table of choices has for them; the run keeps, and loads, that classifier."""
+    config = recipe("digits", device="cpu", epochs=3, holdout=287, components=2, eval_every=2)
+    run = fit(config, out=tmp_path / "run")
+    assert run.classifier.bases.shape[2] == 2
+    choices = run.summary["holdout_accuracy_by_components"]
+    assert run.summary["holdout_accuracy"] == choices["2"]
+    assert choices["2"] != choices["12"]
+    again = fit(config, out=tmp_path / "run", resume=True)
+    assert torch.equal(again.classifier.bases, run.classifier.bases)
+    z, labels = features(40, 128, 10, noise=1.0)
+    assert torch.equal(again.classifier.predict(z), run.classifier.predict(z))
+    assert evaluate_training(config, z, labels, 10).classifier.bases.shape[2] == 2
+    assert evaluate_training(config.replace(components=0), z, labels, 10).classifier.bases.shape[2] == 12
+
+
 def model_with(dictionary: Tensor, codes: Tensor) -> VMCR2Loss:
     q, k = codes.shape
     loss = VMCR2Loss(k, len(dictionary), atoms_per_class=q // k)

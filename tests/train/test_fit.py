@@ -149,6 +149,7 @@ class StopAfter:
         ({"objective": "mcr2", "batch_size": 400, "memory": 900}, 3),  # which has wrapped around by then
         ({"objective": "ce", "augmentation": "crop", "crop_padding": 1, "warmup_epochs": 2.0}, 5),
         ({"objective": "ce", "augmentation": "crop", "crop_padding": 1, "average": 0.9}, 4),
+        ({"objective": "vmcr2", "sharpness": 0.05}, 5),
     ],
 )
 def test_a_stopped_run_ends_bit_identical(changes: dict[str, Any], stop: int, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -106,28 +107,9 @@ def test_an_error_uphill_leaves_the_weights_where_they_were() -> None:
     assert all(torch.equal(a, b) for a, b in zip(weights_of(made), before, strict=True))
 
 
-def test_it_learns_and_goes_on_after_a_resumption(tmp_path: Any) -> None:
-    config = recipe("digits", device="cpu", epochs=6, holdout=287, sharpness=0.05, checkpoint_seconds=0.0)
-    whole = fit(config, out=tmp_path / "whole")
-    assert whole.summary["holdout_accuracy"] > 0.9
-
-    class StopError(Exception):
-        pass
-
-    class Listener:
-        def started(self, *rest: Any) -> None: ...
-
-        def note(self, text: str) -> None: ...
-
-        def epoch(self, record: dict[str, Any]) -> None:
-            if record["epoch"] == 4:
-                raise StopError
-
-    with pytest.raises(StopError):
-        fit(config, out=tmp_path / "parts", listener=Listener())
-    again = fit(config, out=tmp_path / "parts", resume=True)
-    assert again.summary["holdout_accuracy"] == whole.summary["holdout_accuracy"]
-    assert again.summary["train_delta_r"] == pytest.approx(whole.summary["train_delta_r"], rel=1e-5)
+def test_it_learns(tmp_path: Path) -> None:
+    config = recipe("digits", device="cpu", epochs=6, holdout=287, sharpness=0.05)
+    assert fit(config, out=tmp_path / "run").summary["holdout_accuracy"] > 0.9
 
 
 def test_a_radius_below_0_is_the_users_mistake() -> None:

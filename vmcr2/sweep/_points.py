@@ -14,7 +14,8 @@ from typing import Any
 
 from ..data import DATASETS
 from ..train import Config, UserError
-from ..train._config import FIELDS, nearest
+from ..train._config import FIELDS
+from ..train._texts import nearest
 
 # where and how fast a run is made, how often it is looked at and saved, and what its recipe is called
 _DECIDES_NOTHING = (

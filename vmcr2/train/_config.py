@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 import math
-import types
 import typing
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from ._errors import UserError
+from ._texts import nearest, parse, wanted
 
 Objective = Literal["vmcr2", "mcr2", "ce"]
 Augmentation = Literal["none", "crop", "flip", "resized-crop"]
@@ -100,6 +99,8 @@ class Config:
     """Latch anew on the whole training set after so many …"""
     latch_unit: Literal["epochs", "steps"] = "epochs"
     """… of these. It is always done once before the first step."""
+    components: int = 0
+    """Dimensions per class of the nearest-subspace classifier; 0 is ⌊d/k⌋."""
 
     optimizer: Literal["sgd", "adamw"] = "sgd"
     """The network's optimiser."""
@@ -195,52 +196,12 @@ class Config:
 FIELDS: dict[str, Any] = typing.get_type_hints(Config)
 
 
-_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-
-
-def nearest(name: str, names: typing.Iterable[str]) -> str:
-    """«: did you mean …?», or nothing where nothing is near."""
-    close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)
-    return f": did you mean {' or '.join(close)}?" if close else ""
-
-
 def _read(name: str, text: str) -> Any:
     kind = FIELDS[name]
     try:
-        return _parse(kind, text.strip())
+        return parse(kind, text.strip())
     except ValueError:
-        wanted = _wanted(kind)
-        raise UserError(f"{name} takes {wanted}, got {text!r}") from None
-
-
-def _parse(kind: Any, text: str) -> Any:
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (typing.Union, types.UnionType):
-        if text.lower() in ("none", "null", ""):
-            return None
-        return _parse(next(option for option in arguments if option is not types.NoneType), text)
-    if origin is Literal:
-        if text not in arguments:
-            raise ValueError
-        return text
-    if origin is tuple:
-        return tuple(_parse(arguments[0], part) for part in text.split(",") if part.strip())
-    if kind is bool:
-        if text.lower() not in _TRUTH:
-            raise ValueError
-        return _TRUTH[text.lower()]
-    return kind(text)
-
-
-def _wanted(kind: Any) -> str:
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (typing.Union, types.UnionType):
-        return _wanted(next(option for option in arguments if option is not types.NoneType)) + " or none"
-    if origin is Literal:
-        return "one of " + ", ".join(arguments)
-    if origin is tuple:
-        return f"{_wanted(arguments[0]).removeprefix('a ')}s with commas"
-    return {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}[kind]
+        raise UserError(f"{name} takes {wanted(kind)}, got {text!r}") from None
 
 
 _POSITIVE = ("eps_sq", "loss_scale", "lr", "decay_power", "mu", "weight", "mu_end", "weight_end", "codes_trace")
@@ -261,7 +222,7 @@ _NOT_NEGATIVE = (
     "checkpoint_seconds",
 )
 _COUNTS = {"dim": 1, "atoms_per_class": 1, "latch_every": 1, "epochs": 1, "batch_size": 1, "image_size": 1}
-_FROM_ZERO = {"holdout": 0, "crop_padding": 0, "memory": 0, "log_every": 0, "eval_every": 0, "seed": 0}
+_FROM_ZERO = {"holdout": 0, "crop_padding": 0, "memory": 0, "components": 0, "log_every": 0, "eval_every": 0, "seed": 0}
 
 
 def _check(config: Config) -> None:
@@ -275,7 +236,7 @@ def _check(config: Config) -> None:
             raise UserError(f"{name} must be at least {smallest}, got {getattr(config, name)!r}")
     for name, kind in FIELDS.items():
         if typing.get_origin(kind) is Literal and getattr(config, name) not in typing.get_args(kind):
-            raise UserError(f"{name} takes {_wanted(kind)}, got {getattr(config, name)!r}")
+            raise UserError(f"{name} takes {wanted(kind)}, got {getattr(config, name)!r}")
     for wrong, message in _contradictions(config):
         if wrong:
             raise UserError(message)
@@ -299,6 +260,7 @@ def _contradictions(config: Config) -> list[tuple[bool, str]]:
             0 < config.memory < config.batch_size,
             f"memory must hold a whole batch: 0, or at least batch_size {config.batch_size}, got {config.memory!r}",
         ),
+        (config.components > config.dim, f"components must be at most dim {config.dim}, got {config.components!r}"),
         (config.momentum >= 1, f"momentum must be below 1, got {config.momentum!r}"),
         (not 0 <= config.dropout_until <= 1, f"dropout_until must be in [0, 1], got {config.dropout_until!r}"),
         (config.average >= 1, f"average must be below 1, got {config.average!r}"),

@@ -49,10 +49,15 @@ def embed(config: Config, network: nn.Module, split: Split, device: torch.device
     return torch.cat(parts)
 
 
+def classifier_of(config: Config, num_classes: int) -> NearestSubspace:
+    """The nearest-subspace classifier of a run, not fitted yet."""
+    return NearestSubspace(num_classes, config.components or None)
+
+
 def evaluate_training(config: Config, features: Tensor, labels: Tensor, num_classes: int) -> TrainingSide:
     """Full-train and batch rates, cosines, orthogonality and effective ranks; the subspaces to classify by."""
     full = rate_reduction(features.double(), labels, num_classes, eps_sq=config.eps_sq)
-    classifier = NearestSubspace(num_classes).fit(features, labels)
+    classifier = classifier_of(config, num_classes).fit(features, labels)
     within, between = mean_cosines(features, labels)
     overlap = subspace_overlap(classifier.bases)
     off = overlap[~torch.eye(num_classes, dtype=torch.bool, device=overlap.device)]

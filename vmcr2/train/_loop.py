@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..classifiers import NearestSubspace
 from ..data import Source, Split, open_data
 from ..functional import rate_reduction
 from ..losses import VMCR2Loss
@@ -23,7 +22,15 @@ from ._checkpoint import Position, load_checkpoint, save_checkpoint
 from ._config import Config
 from ._engine import Engine
 from ._errors import UserError
-from ._evaluate import TrainingSide, accuracy, embed, evaluate_choices, evaluate_training, evaluate_unseen
+from ._evaluate import (
+    TrainingSide,
+    accuracy,
+    classifier_of,
+    embed,
+    evaluate_choices,
+    evaluate_training,
+    evaluate_unseen,
+)
 from ._folder import RunFolder, manifest, read_tensors, write_tensors
 from ._metrics import batch_rates, due, what_broke
 from ._numerics import placed
@@ -229,7 +236,7 @@ class Trainer:
         full = rate_reduction(features.double(), labels, self.num_classes, eps_sq=self.config.eps_sq)
         figures = {"train_delta_r": full.delta.item()}
         if self.held is not None:
-            classifier = NearestSubspace(self.num_classes).fit(features, labels)
+            classifier = classifier_of(self.config, self.num_classes).fit(features, labels)
             held = embed(self.config, self.network, self.held, self.device)
             figures["holdout_accuracy"] = accuracy(classifier.predict(held).cpu(), self.held.labels)
         return figures
@@ -286,7 +293,7 @@ class Trainer:
         except RuntimeError as error:
             raise UserError(f"the weights in {folder.path} do not fit its config.json: {error}") from error
         fitted = read_tensors(folder.subspaces)
-        classifier = NearestSubspace(self.num_classes)
+        classifier = classifier_of(self.config, self.num_classes)
         classifier.load_state_dict(
             {
                 "subspace_bases": fitted["bases"],

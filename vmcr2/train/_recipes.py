@@ -9,15 +9,11 @@ import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ._config import Config, nearest
+from ._config import Config
 from ._errors import UserError
-
-
-class Given(NamedTuple):
-    """A value and where it comes from."""
-
-    value: Any
-    origin: str
+from ._given import Given, Values, ours, paper
+from ._texts import nearest
+from ._tuned import digits, tuned
 
 
 class Recipe(NamedTuple):
@@ -26,28 +22,6 @@ class Recipe(NamedTuple):
     config: Config
     origins: dict[str, str]
     title: str
-
-
-def paper(value: Any, section: str) -> Given:
-    """A value that the paper states."""
-    return Given(value, section)
-
-
-def ours(value: Any, why: str = "") -> Given:
-    """A value that the paper does not give."""
-    return Given(value, "not given in the paper, ours" + (f": {why}" if why else ""))
-
-
-def changed(value: Any, why: str) -> Given:
-    """A value that differs from the paper's on purpose."""
-    return Given(value, f"ours, not the paper's: {why}")
-
-
-Values = dict[str, Given]
-
-_CAP = "no effect once atoms differ; from a collapsed start ν = 5 diverges without it (docs/theory.md)"
-_FOUND = "docs/recipe.md"
-_BEGUN = "docs/recipe.md, where the search began"
 
 
 def _setup(data: str, dim: int, variant: str) -> Values:
@@ -123,95 +97,6 @@ def _literal(objective: str, variant: str) -> Values:
     return values
 
 
-def _to_use(objective: str, data: str, variant: str) -> Values:
-    """What the search has found: docs/recipe.md."""
-    if variant == "preact":
-        return {
-            "vmcr2": {
-                "weight": changed(20.0, _BEGUN),
-                "batch_expansion": changed(0.1, _BEGUN),
-                "debias": changed(True, _BEGUN),
-                "cap_codes_step": changed(True, _CAP),
-                "loss_scale": changed(0.05, "a gentle start; " + _BEGUN),
-                "nesterov": ours(True),
-            },
-            "mcr2": {},
-            "ce": {},
-        }[objective]
-    shared: Values = {"schedule": changed("cosine", _FOUND), "nesterov": ours(True)}
-    if data == "mnist":
-        return shared | _mnist(objective)
-    chosen: dict[str, Values] = {
-        "vmcr2": {
-            "lr": changed(0.1, "with the loss scaled by 0.05; " + _FOUND),
-            "schedule": changed("linear", _FOUND),
-            "weight_decay": ours(2e-3, _FOUND),
-            "loss_scale": changed(0.05, "a gentle start for a scale-free network; " + _FOUND),
-            "weight": changed(20.0, "μ = 1 is 1000 here and stalls; " + _FOUND),
-            "batch_expansion": changed(0.07, "lets the network feel R; " + _FOUND),
-            "debias": changed(True, _FOUND),
-            "cap_codes_step": changed(True, _CAP),
-        },
-        "mcr2": {
-            "lr": changed(0.1, "with the loss scaled by 0.05; " + _FOUND),
-            "loss_scale": changed(0.05, _FOUND),
-            "memory": ours(20_000, "class statistics of ten batches: 20 samples of a class say nothing; " + _FOUND),
-        },
-        "ce": {
-            "lr": changed(2.0, "the best of nine settings; " + _FOUND),
-            "epochs": changed(200, "600 overfit; " + _FOUND),
-        },
-    }
-    return shared | chosen[objective]
-
-
-def _mnist(objective: str) -> Values:
-    """A network without BatchNorm, and no transforms: a mirrored digit is another digit."""
-    values: Values = {
-        "augmentation": changed("none", "the appendix lists transforms and says elsewhere that there were none"),
-        "epochs": changed(200 if objective == "vmcr2" else 100, _FOUND),
-        "lr": changed({"vmcr2": 0.1, "mcr2": 0.003, "ce": 0.1}[objective], _FOUND),
-    }
-    if objective != "ce":
-        values["weight_decay"] = ours(0.0, _FOUND)
-    if objective == "vmcr2":
-        values |= {
-            "loss_scale": changed(0.02, "a gentle start; " + _FOUND),
-            "warmup_epochs": changed(5.0, "likewise; " + _FOUND),
-            "weight": changed(20.0, "μ = 1 is 500 here and stalls; " + _FOUND),
-            "batch_expansion": changed(0.6, "lets the network feel R; " + _FOUND),
-            "debias": changed(True, _FOUND),
-            "cap_codes_step": changed(True, _CAP),
-        }
-    return values
-
-
-def _digits(objective: str) -> Values:
-    """The embedded data set of `make train`: a minute at most on two cores."""
-    why = "the embedded default, chosen on 287 held-out training images (docs/recipes.md)"
-    values = {
-        "data": "digits",
-        "model": "mlp",
-        "hidden": (256, 256),
-        "batch_norm": True,
-        "dim": 128,
-        "image_size": 8,
-        "batch_size": 479,
-        "epochs": 200 if objective == "vmcr2" else 100,
-        "eval_every": 20,
-        "atoms_per_class": 12,
-        "schedule": "cosine",
-        "nesterov": True,
-        "weight_decay": 2e-3 if objective == "vmcr2" else 5e-4,
-    }
-    chosen = {
-        "vmcr2": {"lr": 0.3, "loss_scale": 0.05, "weight": 20.0, "batch_expansion": 0.3, "debias": True},
-        "mcr2": {"lr": 0.03},
-        "ce": {"lr": 1.0},
-    }
-    return {name: ours(value, why) for name, value in (values | chosen[objective]).items()}
-
-
 def _build(name: str, values: Values, title: str) -> Recipe:
     config = Config().replace(recipe=name, **{key: given.value for key, given in values.items()})
     return Recipe(config, {key: given.origin for key, given in values.items()}, title)
@@ -250,7 +135,7 @@ def _paper_row(row: _Row, objective: str, literal: bool) -> Recipe:
     if row.data == "tiny-imagenet" and objective == "mcr2":
         values["epochs"] = paper({500: 200, 200: 500}[row.dim], "Figure 1: stopped there for its cost")
     if not literal:
-        chosen = _to_use(objective, row.data, row.variant)
+        chosen = tuned(objective, row.data, row.variant)
         if "weight" in chosen:
             values.pop("mu", None)
         values |= chosen
@@ -258,7 +143,7 @@ def _paper_row(row: _Row, objective: str, literal: bool) -> Recipe:
 
 
 def _digits_row(objective: str) -> Recipe:
-    values = _digits(objective) | {"objective": ours(objective)}
+    values = digits(objective) | {"objective": ours(objective)}
     return _build(f"digits-{objective}", values, "scikit-learn's digits: the default of `make train`")
 
 
