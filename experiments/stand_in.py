@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from vmcr2.data import Source, Split, open_data
 from vmcr2.train import fit, recipe
+from vmcr2.train._folder import RunFolder
 
 RESULTS = Path(__file__).parent / "results" / "stand-in.jsonl"
 _SHARED = {
@@ -52,6 +53,12 @@ RUNS: list[dict[str, Any]] = [
     {**_FLAT, "focus": 10.0},
     {**_FLAT, "latch_every": 5},
     {"objective": "ce", "lr": 2.0, "weight_decay": 5e-4, "seed": 1},
+    {"seed": 2},
+    *({"multiplier_rate": rate} for rate in (0.002, 0.005, 0.02)),
+    *({"sharpness": radius} for radius in (0.05, 0.2)),
+    {"objective": "ce", "lr": 2.0, "weight_decay": 5e-4, "sharpness": 0.2},
+    *({"average": 0.99, "seed": seed} for seed in (0, 1)),
+    *({"objective": "ce", "lr": 2.0, "weight_decay": 5e-4, "average": 0.99, "seed": seed} for seed in (0, 1)),
 ]
 
 
@@ -85,9 +92,11 @@ def make(changes: dict[str, Any]) -> dict[str, Any]:
     base = recipe(f"cifar100-{objective}-paper", **_SHARED)
     config = base.replace(**({} if objective == "ce" else _VARIATIONAL) | changes)
     with tempfile.TemporaryDirectory() as folder:
-        summary = fit(config, out=Path(folder) / "run", source=_source(), for_report=False).summary
+        run = fit(config, out=Path(folder) / "run", source=_source(), for_report=False)
+        found = RunFolder(run.folder).read_metrics()[-1] | run.summary
     kept = ("holdout_accuracy", "head_accuracy", "train_accuracy", "train_delta_r", "expansion", "compression")
-    figures = {name: summary[name] for name in (*kept, "effective_rank", "seconds") if name in summary}
+    kept = (*kept, "variational_expansion", "variational_compression", "codes_trace")
+    figures = {name: found[name] for name in (*kept, "effective_rank", "seconds") if name in found}
     return {"changes": changes, **figures, "torch": torch.__version__, "config": dataclasses.asdict(config)}
 
 

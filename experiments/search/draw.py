@@ -1,4 +1,4 @@
-"""Pictures of the search, from the lines beside this file: recipe-rates, -forces, -gap, -trace and -long (.png).
+"""Pictures of the search, from the lines beside this file: recipe-rates, -forces, -gap, -trace, -details and -long.
 
     python experiments/search/draw.py [--out docs/images] [--lines experiments/search]
 
@@ -161,6 +161,23 @@ def trace(folder: Path) -> Figure | None:
     return figure
 
 
+def details(folder: Path) -> Figure | None:
+    """Hold-out accuracy and ΔR of the short runs that differ from the start in one thing or two, as bars."""
+    found = sorted(ended(folder, "details").values(), key=lambda line: line["holdout_accuracy"])
+    if not found:
+        return None
+    figure, panels = new_figure(2, sharey=True)
+    figure.set_size_inches(8, 4.2)
+    names = [line["called"].replace("_", " ").replace("=", " ") for line in found]
+    kinds = (("holdout_accuracy", HOLDOUT, BLUE), ("train_delta_r", DELTA_R, GREEN))
+    for axis, (key, name, colour) in zip(panels, kinds, strict=True):
+        shades = [ORANGE if line["called"] == "the start" else colour for line in found]
+        axis.barh(names, [line[key] for line in found], color=shades)
+        axis.set_axisbelow(True)  # the grid behind the bars
+        axis.set(title=name, xlabel="after 100 epochs")
+    return figure
+
+
 def long(folder: Path) -> Figure | None:
     """Hold-out accuracy and ΔR along the three best of the longest runs."""
     found = [line for name in ("long", "longest") for line in ended(folder, name).values() if line.get("curve")]
@@ -184,6 +201,7 @@ def long(folder: Path) -> Figure | None:
 def in_words(line: Line) -> str:
     """The settings of a run that the picture of the longest tells apart."""
     short = {"lr": "lr", "weight_decay": "weight decay", "batch_expansion": "β", "focus": "focus", "codes": "codes"}
+    short |= {"decay_power": "power", "average": "averaged weights"}
     changes = line["changes"]
     return ", ".join(f"{word} {changes[key]}" for key, word in short.items() if key in changes)
 
@@ -193,6 +211,7 @@ PICTURES = {
     "recipe-forces": forces,
     "recipe-gap": gap,
     "recipe-trace": trace,
+    "recipe-details": details,
     "recipe-long": long,
 }
 

@@ -102,6 +102,7 @@ def studies() -> dict[str, list[Try]]:
         {"multiplier_rate": 0.02},
         {"multiplier_rate": 0.02, "batch_expansion": 0.0},
         {"multiplier_rate": 0.1, "batch_expansion": 0.0},
+        *({"multiplier_rate": rate} for rate in (0.002, 0.005)),
     )
     # shorter runs: levers that were small in earlier, uncontrolled tries
     found["details"] = _tries(
@@ -171,6 +172,13 @@ def studies() -> dict[str, list[Try]]:
         {"lr": 0.1, "weight_decay": 2e-3, "schedule": "linear"},
     )
     found["ce-long"] = _tries(CE, {"lr": 2.0, "epochs": 600}, {"lr": 2.0, "weight_decay": 3e-4})
+    # what the weights' mean does for cross-entropy, as it did much for V-MCR² in long runs
+    found["ce-average"] = _tries(
+        CE,
+        *({"lr": 2.0, "weight_decay": decay, "average": 0.999} for decay in (5e-4, 1e-3)),
+        *({"lr": 2.0, "weight_decay": decay, "average": 0.999, "epochs": 600} for decay in (5e-4, 1e-3)),
+        {"lr": 0.5, "weight_decay": 3e-3, "average": 0.999, "schedule": "linear", "epochs": 600},
+    )
     # the same rate all along, measured by averaged weights: how good each rate and decay can get, and how fast
     constant = START.replace(schedule="constant", average=0.998, epochs=400, eval_every=50)
     found["constant"] = _tries(
@@ -250,6 +258,10 @@ def studies() -> dict[str, list[Try]]:
         slower | {"weight_decay": 3e-3, "average": 0.999},
         slower | {"weight_decay": 4e-3, "decay_power": 1.5},
         slower | {"schedule": "constant", "average": 0.9998},
+        # around the best of these: without the mean; more push, for ΔR; more decay
+        slower | {"weight_decay": 3e-3},
+        slower | {"weight_decay": 3e-3, "average": 0.999, "batch_expansion": 0.1},
+        slower | {"weight_decay": 4e-3, "average": 0.999},
     )
     # β rising: MNIST's features lie in too few dimensions (R 50 of 70) where β is small, and collapse where it is large
     spread = MNIST.replace(augmentation="none", weight_decay=0.0, epochs=200, eval_every=200)
