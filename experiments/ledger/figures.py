@@ -61,6 +61,7 @@ def convergence(folder: Path) -> Figure | None:
                 )
         axis.set(title=PLACES[place], xlabel="epochs", ylabel="ΔR of a training batch", ylim=(0, None))
         axis.set_xscale("symlog", linthresh=10)
+        axis.set_xlim(0, None)
         axis.legend()
     return figure
 
@@ -73,12 +74,13 @@ def heat_maps(folder: Path) -> Figure | None:
     across = min(4, len(known))
     down = -(-len(known) // across)
     figure, axes = pyplot.subplots(
-        down, across, figsize=(2.6 * across, 2.9 * down), dpi=150, layout="constrained", squeeze=False
+        down, across, figsize=(2.6 * across, 3.2 * down), dpi=150, layout="constrained", squeeze=False
     )
-    for axis in axes.flat:
-        axis.axis("off")
+    for axis in axes.flat[len(known) :]:
+        axis.remove()
     for axis, ((family, place, objective), result) in zip(axes.flat, known.items(), strict=False):
         axis.imshow(result["cosines"], cmap="Blues", vmin=0, vmax=100)
+        axis.set(xticks=[], yticks=[])
         axis.set_title(f"{PLACES[place].split(',')[0]} {OBJECTIVES[objective]}\n{family}", fontsize=9)
     return figure
 
