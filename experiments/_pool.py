@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import TypeVar
 
 from vmcr2.sweep._mps import multi_process_service
@@ -38,24 +38,25 @@ def make_all(
             """Make jobs until none is left, time is up or a worker dies; those over which one may have died."""
             with ProcessPoolExecutor(parallel, mp_context=multiprocessing.get_context("spawn")) as pool:
                 active: dict[Future[Result], Job] = {}
-                while jobs or active:
-                    while jobs and len(active) < parallel and time.monotonic() - began < seconds:
-                        job = jobs.popleft()
-                        active[pool.submit(make, job)] = job
-                    if not active:
-                        return []
-                    for future in wait(active, return_when=FIRST_COMPLETED).done:
-                        try:
+                with suppress(BrokenExecutor):
+                    while jobs or active:
+                        while jobs and len(active) < parallel and time.monotonic() - began < seconds:
+                            future = pool.submit(make, jobs[0])  # which may say that the pool is broken
+                            active[future] = jobs.popleft()
+                        if not active:
+                            break
+                        done = wait(active, return_when=FIRST_COMPLETED).done
+                        for future in sorted(done, key=lambda one: one.exception() is not None):  # what is good first
                             result = future.result()
-                        except BrokenExecutor:
-                            return list(active.values())
-                        ended(active.pop(future), result, time.monotonic() - began)
-            return []
+                            ended(active.pop(future), result, time.monotonic() - began)
+            return list(active.values())
 
         while todo and time.monotonic() - began < seconds:
-            for suspect in some(todo, parallel):
-                print(f"a worker died; made again alone: {suspect}", flush=True)
-                if some(deque([suspect]), 1):
+            suspects = deque(some(todo, parallel))
+            while suspects and time.monotonic() - began < seconds:
+                print(f"a worker died; made again alone: {suspects[0]}", flush=True)
+                if some(deque([suspect := suspects.popleft()]), 1):
                     print(f"given up, it kills its worker: {suspect}", flush=True)
+            todo.extend(suspects)
         if todo:
             print(f"out of time, {len(todo)} runs left", flush=True)

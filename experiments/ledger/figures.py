@@ -8,7 +8,6 @@ Seed 0 of every row that has a result; what has none is left out, and a picture 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,8 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(HERE.parent), str(ROOT)]
 
 from _drawing import COLOURS, draw_all  # noqa: E402
-from finals import RESULTS  # noqa: E402
+from finals import RESULTS, Task, result_of  # noqa: E402
+from rows import rows  # noqa: E402
 
 Result = dict[str, Any]
 PLACES = {"mnist": "MNIST, d = 128", "cifar100": "CIFAR-100, d = 500", "cifar100-d100": "CIFAR-100, d = 100"}
@@ -35,8 +35,9 @@ def results(folder: Path) -> dict[tuple[str, str, str], Result]:
     for family in FAMILIES:
         for place in PLACES:
             for objective in OBJECTIVES:
-                path = folder / f"{family}-{place}-{objective}-seed0.json"
-                if path.exists() and "failed" not in (result := json.loads(path.read_text()))["summary"]:
+                row = rows().get(f"{family}-{place}-{objective}")
+                result = result_of(folder, Task(row, 0, Path())) if row is not None else None
+                if result is not None and "failed" not in result["summary"]:
                     found[family, place, objective] = result
     return found
 

@@ -19,13 +19,15 @@ from _study import table  # noqa: E402
 from finals import RESULTS, Task, result_of  # noqa: E402
 from rows import Row, rows  # noqa: E402
 
+from vmcr2.data import DATASETS  # noqa: E402
+from vmcr2.functional._subspaces import default_components  # noqa: E402
 from vmcr2.report._paper import paper_figures  # noqa: E402
 from vmcr2.report._tables import spread  # noqa: E402
 
 PAGE = HERE.parent / "README.md"
 BEGIN, END = "<!-- ledger: written by ledger/table.py -->", "<!-- end of the ledger -->"
 HEADER = [
-    *("row (`ledger/finals.py ROW`)", "epochs", "seeds", "nearest subspace", "its head"),
+    *("row (`ledger/finals.py ROW`)", "epochs", "seeds", "components", "nearest subspace", "its head"),
     *("full-train ΔR", "batch ΔR", "the paper: accuracy, batch ΔR", "seconds", "GPU", "commit"),
 ]
 
@@ -42,12 +44,14 @@ def row_of(row: Row, results: list[dict[str, Any]]) -> list[str]:
     ended = [result["summary"] for result in results if "failed" not in result["summary"]]
     failed = len(results) - len(ended)
     start = [f"`{row.name}`", str(row.config.epochs)]
+    components = row.config.components or default_components(row.config.dim, DATASETS[row.config.data].classes)
     if not results:
-        return [*start, "–", "not run yet", "", "", "", of_paper, "", "", ""]
+        return [*start, "–", str(components), "not run yet", "", "", "", of_paper, "", "", ""]
     seeds = ", ".join(str(result["seed"]) for result in results) + (f" ({failed} broke)" if failed else "")
     return [
         *start,
         seeds,
+        str(components),
         spread([summary["test_accuracy"] for summary in ended], 4),
         spread([summary["head_accuracy"] for summary in ended if "head_accuracy" in summary], 4),
         spread([summary["train_delta_r"] for summary in ended], 1),

@@ -129,17 +129,18 @@ def test_the_table_has_means_deviations_and_what_broke(finals: ModuleType, table
     result(finals, tmp_path, 0, figures)
     result(finals, tmp_path, 1, figures | {"test_accuracy": 0.6, "head_accuracy": 0.7})
     assert table.ledger(tmp_path / "results").splitlines()[-1] == (
-        "| `tuned-tiny` | 2 | 0, 1 | 0.5500 ± 0.0707 | 0.7000 | 40.0 ± 0.0 | 41.0 ± 0.0 | – | 10 | H200 | abcdef0 |"
+        "| `tuned-tiny` | 2 | 0, 1 | 12 | 0.5500 ± 0.0707 | 0.7000 "
+        "| 40.0 ± 0.0 | 41.0 ± 0.0 | – | 10 | H200 | abcdef0 |"
     )
     result(finals, tmp_path, 1, {"failed": "training broke"})
-    assert "| 0, 1 (1 broke) | 0.5000 | – | 40.0 |" in table.ledger(tmp_path / "results")
+    assert "| 0, 1 (1 broke) | 12 | 0.5000 | – | 40.0 |" in table.ledger(tmp_path / "results")
 
 
 def test_the_paper_s_figures_stand_beside_a_row(finals: ModuleType, table: ModuleType) -> None:
     literal = finals.Row("paper-cifar100-vmcr2", recipe("cifar100-vmcr2-paper"))
-    assert table.row_of(literal, [])[7] == "0.5872, 218"
+    assert table.row_of(literal, [])[8] == "0.5872, 218"
     shorter = finals.Row("tuned-cifar100-preact-ce", recipe("cifar100-preact-ce", epochs=300))
-    assert table.row_of(shorter, [])[7] == "0.7146 (2000 epochs)"
+    assert table.row_of(shorter, [])[8] == "0.7146 (2000 epochs)"
 
 
 def test_the_marks_keep_the_rest_of_the_page(table: ModuleType) -> None:
@@ -168,10 +169,13 @@ def test_the_figures_show_seed_0_of_what_ended(
 
     def write(name: str, **content: Any) -> None:
         curve = {"curve": [[1, 0.5, 10.0], [2, 1.0, 20.0]], "curve_has": ["epoch", "seconds", "batch_delta_r"]}
-        (tmp_path / f"{name}.json").write_text(json.dumps({"summary": {}, "cosines": [[100]]} | curve | content))
+        settings = finals.settings_of(figures.rows()[name[: name.index("-seed")]].of(int(name[-1])))
+        known = {"summary": {}, "cosines": [[100]], "settings": settings}
+        (tmp_path / f"{name}.json").write_text(json.dumps(known | curve | content))
 
     write("tuned-cifar100-vmcr2-seed0")
     write("tuned-cifar100-vmcr2-seed1")
+    write("tuned-mnist-vmcr2-seed0", settings={"lr": 7.0})  # of a recipe that has changed since
     write("paper-cifar100-mcr2-seed0", cosines=[])
     write("paper-mnist-vmcr2-seed0", summary={"failed": "training broke"})
     (axis,) = figures.convergence(tmp_path).axes

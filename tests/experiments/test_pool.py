@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,18 @@ def test_what_kills_its_worker_is_given_up_and_the_others_are_made(make_all, par
     said = capsys.readouterr().out
     assert "given up, it kills its worker: -1" in said
     assert said.count("given up") == 1
+
+
+def test_a_death_while_a_result_is_handed_over_costs_nothing_else(make_all) -> None:  # type: ignore[no-untyped-def]
+    """The pool then breaks when the next job is handed to it."""
+    found: dict[int, int] = {}
+
+    def slowly(job: int, result: int, since: float) -> None:
+        time.sleep(1.0)
+        found[job] = result
+
+    make_all([1, -1, 2, 3], square, slowly, parallel=2, seconds=60)
+    assert found == {1: 1, 2: 4, 3: 9}
 
 
 def test_nothing_is_begun_after_its_time(make_all, capsys) -> None:  # type: ignore[no-untyped-def]

@@ -254,6 +254,14 @@ def test_mean_and_std_go_together_and_can_be_divided_by(settings: list[str]) -> 
         Config().with_settings(settings)
 
 
+def test_a_class_has_at_most_as_many_components_as_there_are_dimensions() -> None:
+    assert Config(dim=16, components=16).components == 16
+    with pytest.raises(UserError, match=r"^components must be at most dim 16, got 17$"):
+        Config(dim=16, components=17)
+    with pytest.raises(UserError, match=r"^components must be at least 0, got -1$"):
+        Config(components=-1)
+
+
 def test_a_memory_is_of_exact_mcr2_and_holds_a_batch() -> None:
     exact = Config().replace(objective="mcr2", batch_size=100)
     assert exact.replace(memory=100).memory == 100

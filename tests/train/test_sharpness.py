@@ -72,6 +72,7 @@ def test_batch_norm_keeps_the_statistics_of_the_weights_themselves() -> None:
         assert a.running_mean is not None
         assert b.running_mean is not None
         torch.testing.assert_close(b.running_mean, a.running_mean)
+        torch.testing.assert_close(b.running_var, a.running_var)
         assert b.momentum == a.momentum == 0.1
 
 
@@ -86,14 +87,46 @@ def test_exact_mcr2_remembers_a_batch_once() -> None:
 
 
 def test_a_gradient_of_nothing_moves_nothing() -> None:
-    """All features alike and one class: no NaN from dividing by a length of 0."""
-    made = trainer("vmcr2", sharpness=RADIUS)
+    """No NaN from dividing by a length of 0, and no leap where squares underflow."""
+    made = trainer("vmcr2", sharpness=5.0)
     assert made.step.sharpness is not None
     before = weights_of(made)
-    for weight in made.network.parameters():
-        weight.grad = torch.zeros_like(weight)
-    with made.step.sharpness.uphill():
-        assert all(torch.equal(a, b) for a, b in zip(weights_of(made), before, strict=True))
+    for size in (0.0, 1e-25):
+        for weight in made.network.parameters():
+            weight.grad = torch.full_like(weight, size)
+        with made.step.sharpness.uphill():
+            for now, own in zip(weights_of(made), before, strict=True):
+                torch.testing.assert_close(now, own)
+
+
+@pytest.mark.parametrize("in_pass", [0, 1])
+def test_what_breaks_in_either_pass_is_noticed(in_pass: int) -> None:
+    made = trainer("vmcr2", sharpness=RADIUS)
+    passes = iter(range(2))
+    real = made.step.featurize
+
+    def sometimes(*what: Tensor) -> Tensor:
+        z = real(*what)
+        return z * torch.nan if next(passes) == in_pass else z
+
+    made.step.forward = sometimes
+    made.step()
+    assert made.step.broken
+
+
+def test_a_fault_of_the_first_pass_stays() -> None:
+    made = trainer("vmcr2", sharpness=RADIUS)
+    assert made.step.sharpness is not None
+    with made.step.sharpness.ahead():
+        made.objective.fault.fill_(True)  # type: ignore[union-attr,operator]
+    assert made.objective.fault  # type: ignore[union-attr]
+
+
+def test_the_log_has_the_features_of_the_weights_themselves() -> None:
+    plain, sharp = trainer("vmcr2"), trainer("vmcr2", sharpness=RADIUS)
+    plain.step()
+    sharp.step()
+    torch.testing.assert_close(sharp.step.features, plain.step.features)
 
 
 def test_an_error_uphill_leaves_the_weights_where_they_were() -> None:

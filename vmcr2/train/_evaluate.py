@@ -59,7 +59,9 @@ def evaluate_training(config: Config, features: Tensor, labels: Tensor, num_clas
     full = rate_reduction(features.double(), labels, num_classes, eps_sq=config.eps_sq)
     classifier = classifier_of(config, num_classes).fit(features, labels)
     within, between = mean_cosines(features, labels)
-    overlap = subspace_overlap(classifier.bases)
+    # always of ⌊d/k⌋ dimensions, so that runs with other classifiers can be compared
+    whole = NearestSubspace(num_classes).fit(features, labels) if config.components else classifier
+    overlap = subspace_overlap(whole.bases)
     off = overlap[~torch.eye(num_classes, dtype=torch.bool, device=overlap.device)]
     ranks = effective_ranks(features, labels, num_classes)
     figures = {

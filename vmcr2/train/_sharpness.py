@@ -1,7 +1,7 @@
 """Sharpness-aware steps (Foret et al., ICLR 2021): the gradient is taken uphill of the weights, and used at them.
 
-A minimum whose surroundings are as low as itself tells other images apart better than a narrow one. The price is a
-second pass through the network in every step.
+So the steps look for minima whose surroundings are low too. The price is a second pass through the network in every
+step. docs/recipe.md has what it brings here: little.
 """
 
 from __future__ import annotations
@@ -19,25 +19,28 @@ class Sharpness:
 
     Args:
         network: with its parameters where they will stay.
-        objective: likewise; cross-entropy's head climbs too.
-        radius: ρ, the length of the step uphill in all weights together.
+        objective: likewise, and latched where it latches; cross-entropy's head climbs too.
+        radius: the length of the step uphill in all weights together.
     """
 
     def __init__(self, network: nn.Module, objective: nn.Module, radius: float) -> None:
         self.radius = radius
         self._weights: list[Tensor] = [*network.parameters(), *objective.parameters()]
         self._here = [weight.detach().clone() for weight in self._weights]
-        self._state = list(objective.buffers())
+        # but for its fault, which the first pass may find as well
+        self._state = [value for name, value in objective.named_buffers() if name != "fault"]
         self._norms = [part for part in network.modules() if isinstance(part, _BatchNorm)]
 
     @contextmanager
     def ahead(self) -> Iterator[None]:
         """For the first pass: what the objective learns in it is forgotten, or it would learn every batch twice."""
         before = [value.clone() for value in self._state]
-        yield
-        with torch.no_grad():
-            for value, own in zip(self._state, before, strict=True):
-                value.copy_(own)
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for value, own in zip(self._state, before, strict=True):
+                    value.copy_(own)
 
     @contextmanager
     def uphill(self) -> Iterator[None]:
@@ -62,5 +65,5 @@ class Sharpness:
         torch._foreach_copy_(self._here, self._weights)
         gradients = [torch.zeros_like(own) if own.grad is None else own.grad for own in self._weights]
         length = torch.stack(torch._foreach_norm(gradients)).norm()
-        part: Tensor = self.radius / length.clamp_min(torch.finfo(length.dtype).tiny)
+        part: Tensor = self.radius / length.clamp_min(1e-12)  # a gradient of nothing leads nowhere
         torch._foreach_add_(self._weights, torch._foreach_mul(gradients, part))

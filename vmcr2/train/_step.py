@@ -83,16 +83,15 @@ class Step:
         with numerics(self.config, self.device, search=self.search):
             labels = self.labels[self.index]
             if self.sharpness is None:
-                z = self._differentiate(labels)
+                self._watch(self._differentiate(labels), labels)
             else:
                 with self.sharpness.ahead():
-                    self._differentiate(labels)
+                    self._watch(self._differentiate(labels), labels)
                 with self.sharpness.uphill():
-                    z = self._differentiate(labels)
+                    self._check(self._differentiate(labels))
             self.optimizer.step()
             if self.average is not None:
                 self.average.update()
-            self._watch(z, labels)
 
     def _differentiate(self, labels: Tensor) -> Tensor:
         """Gradients of every parameter, and an update of the dictionary; the features, with theirs."""
@@ -138,6 +137,10 @@ class Step:
     def _watch(self, z: Tensor, labels: Tensor) -> None:
         self.features.copy_(torch.where(self.broken, self.features, z))
         self.seen.copy_(torch.where(self.broken, self.seen, labels))
+        self._check(z)
+
+    @torch.no_grad()
+    def _check(self, z: Tensor) -> None:
         total = z.sum() if z.grad is None else z.sum() + z.grad.sum()
         self.broken.logical_or_(~torch.isfinite(total)).logical_or_(fault_of(self.objective, self.device))
 
