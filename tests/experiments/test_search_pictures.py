@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 SEARCH = Path(__file__).parents[2] / "experiments" / "search"
-NAMES = ["recipe-rates", "recipe-forces", "recipe-gap", "recipe-trace", "recipe-long"]
+NAMES = ["recipe-rates", "recipe-forces", "recipe-gap", "recipe-trace", "recipe-details", "recipe-long"]
 
 
 @pytest.fixture
@@ -114,6 +114,25 @@ def test_the_trace_has_free_codes_beside_it_where_they_are_known(draw: ModuleTyp
         assert axis.get_ylim()[1] > height
 
 
+def test_the_details_are_bars_in_order_with_the_start_in_its_own_colour(draw: ModuleType, tmp_path: Path) -> None:
+    assert draw.details(tmp_path) is None
+    figures = {"the start": both(0.4, 150.0), "latch_every=10": both(0.5, 180.0), "atoms_per_class=3": both(0.3, 190.0)}
+    write(draw, tmp_path, "details", **figures)
+    lines = [json.loads(text) for text in (tmp_path / "details.jsonl").read_text().splitlines()]
+    texts = [json.dumps(line | {"called": name}) for line, name in zip(lines, figures, strict=True)]
+    (tmp_path / "details.jsonl").write_text("\n".join(texts) + "\n")
+    left, right = draw.details(tmp_path).axes
+    assert [label.get_text() for label in left.get_yticklabels()] == [
+        "atoms per class 3",
+        "the start",
+        "latch every 10",
+    ]
+    assert [bar.get_width() for bar in left.patches] == [0.3, 0.4, 0.5]
+    assert [bar.get_width() for bar in right.patches] == [190.0, 150.0, 180.0]
+    colours = [bar.get_facecolor() for bar in left.patches]
+    assert colours[0] == colours[2] != colours[1]
+
+
 def test_the_script_writes_small_pictures_and_says_what_is_empty(
     draw: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -135,5 +154,5 @@ def test_the_script_writes_small_pictures_and_says_what_is_empty(
     write(draw, lone, "rates", **{"warmup_epochs=10.0": 0.5})
     said = made(tmp_path / "second", lone)
     assert [path.name for path in (tmp_path / "second").iterdir()] == ["recipe-gap.png"]
-    assert said.count("no lines yet, not drawn") == 4
+    assert said.count("no lines yet, not drawn") == 5
     assert "recipe-rates: no lines yet" in said
