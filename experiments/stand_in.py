@@ -58,6 +58,8 @@ RUNS: list[dict[str, Any]] = [
     *({"sharpness": radius} for radius in (0.05, 0.2)),
     {"objective": "ce", "lr": 2.0, "weight_decay": 5e-4, "sharpness": 0.2},
     *({"average": 0.99, "seed": seed} for seed in (0, 1)),
+    *({"fresh_statistics": True, "seed": seed} for seed in (0, 1)),
+    *({"fresh_statistics": True, **_FLAT, "focus": 3.0, "seed": seed} for seed in (0, 1)),
     *({"objective": "ce", "lr": 2.0, "weight_decay": 5e-4, "average": 0.99, "seed": seed} for seed in (0, 1)),
 ]
 

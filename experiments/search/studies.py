@@ -236,6 +236,9 @@ def studies() -> dict[str, list[Try]]:
         calm | {"latch_every": 10},
         *(calm | {"latch_every": every, "batch_expansion": 0.1} for every in (10, 3)),
     )
+    # the dictionary latched on, and the run measured by, statistics of the weights as they are
+    new: dict[str, Any] = {"fresh_statistics": True}
+    found["fresh"] = _tries(START, new, gentle | new, calm | new)
     # five times as long: how much decay is best then
     slow = START.replace(epochs=1000)
     found["longer"] = _tries(
@@ -262,6 +265,7 @@ def studies() -> dict[str, list[Try]]:
         slower | {"weight_decay": 3e-3},
         slower | {"weight_decay": 3e-3, "average": 0.999, "batch_expansion": 0.1},
         slower | {"weight_decay": 4e-3, "average": 0.999},
+        slower | new | {"weight_decay": 3e-3, "average": 0.999},
     )
     # β rising: MNIST's features lie in too few dimensions (R 50 of 70) where β is small, and collapse where it is large
     spread = MNIST.replace(augmentation="none", weight_decay=0.0, epochs=200, eval_every=200)

@@ -67,6 +67,24 @@ def test_a_captured_run_has_the_mean_of_an_eager_one(objective: str, precision: 
         torch.testing.assert_close(value, made[0].network.state_dict()[name], **rough)
 
 
+@pytest.mark.usefixtures("deterministic")
+def test_latching_by_fresh_statistics_between_two_replays_leaves_no_trace() -> None:
+    settings: dict[str, Any] = {"average": 0.0, "fresh_statistics": True}
+    made = [trainer("vmcr2", engine=engine, **settings) for engine in ("eager", "captured")]
+    engines = [Engine(one.step, 0) for one in made]
+    for draw in range(WARM_UP + 20):
+        for one, engine in zip(made, engines, strict=True):
+            feed(one, draw)
+            engine()
+            if draw % 8 == 7:
+                before = state_of(one)
+                one.latch()
+                assert all(torch.equal(value, before[name]) for name, value in one.network.state_dict().items())
+    assert engines[1].captured
+    for name, value in made[1].network.state_dict().items():
+        torch.testing.assert_close(value, made[0].network.state_dict()[name], rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize("objective", ["vmcr2", "ce"])
 def test_the_mean_is_of_the_weights_that_replays_made(objective: str) -> None:
     made = trainer(objective, average=0.3)

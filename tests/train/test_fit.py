@@ -150,6 +150,7 @@ class StopAfter:
         ({"objective": "ce", "augmentation": "crop", "crop_padding": 1, "warmup_epochs": 2.0}, 5),
         ({"objective": "ce", "augmentation": "crop", "crop_padding": 1, "average": 0.9}, 4),
         ({"objective": "vmcr2", "sharpness": 0.05}, 5),
+        ({"objective": "vmcr2", "fresh_statistics": True, "latch_every": 2}, 5),
     ],
 )
 def test_a_stopped_run_ends_bit_identical(changes: dict[str, Any], stop: int, tmp_path: Path) -> None:

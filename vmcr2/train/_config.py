@@ -125,6 +125,9 @@ class Config:
     dropout_until: float = 1.0
     """Part of the run after which the network's dropout rests: features are measured without it, and without the
     spread that it makes."""
+    fresh_statistics: bool = False
+    """Make BatchNorm's statistics anew, by a pass over augmented training images, wherever the dictionary is latched or
+    the run is measured: the running ones lag behind weights that move fast. ``average`` measures by fresh ones."""
     average: float = 0.0
     """Decay per step of a running mean of the network's weights (and cross-entropy's head), by which a run is measured
     and which it keeps; 0 for none. BatchNorm's statistics are made anew for it."""

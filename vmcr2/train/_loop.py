@@ -206,7 +206,8 @@ class Trainer:
     def latch(self) -> None:
         """Algorithm 2 on the whole training set, un-augmented."""
         if isinstance(self.objective, VMCR2Loss):
-            features = embed(self.config, self.network, self.train_split, self.device)
+            with self.step.fresh():
+                features = embed(self.config, self.network, self.train_split, self.device)
             self.objective.latch(features, self.step.labels)
 
     def record(self, position: Position, spent: float) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from ..data import Split, augment_crop, augment_resized_crop, flip_only, normalize, plain
 from ..functional._streams import Aside
-from ._average import WeightAverage
+from ._average import WeightAverage, remake_statistics
 from ._config import Config
 from ._dropout import Dropouts
 from ._half import HalfWeights
@@ -110,16 +110,30 @@ class Step:
     @contextmanager
     def measured(self) -> Iterator[None]:
         """The weights that the run is measured by: their running mean where one is kept, put in place for a while."""
-        if self.average is None:
+        with self.fresh() if self.average is None else self.average.applied(self._see, self._pass()):
             yield
-        else:
-            with self.average.applied(self._see, self._pass()):
-                yield
+
+    @contextmanager
+    def fresh(self) -> Iterator[None]:
+        """BatchNorm's statistics made for the weights as they are, where that is asked for; then the old ones again."""
+        if not self.config.fresh_statistics:
+            yield
+            return
+        places = list(self.network.buffers())
+        before = [place.clone() for place in places]
+        try:
+            remake_statistics(self.network, self._see, self._pass())
+            yield
+        finally:
+            for place, own in zip(places, before, strict=True):
+                place.copy_(own)
 
     def settle(self) -> None:
-        """The network as the run keeps it: its averaged weights and its own dropout, put in place for good."""
+        """The network as the run keeps it, for good: averaged weights, fresh statistics, its own dropout."""
         if self.average is not None:
             self.average.take_over(self._see, self._pass())
+        elif self.config.fresh_statistics:
+            remake_statistics(self.network, self._see, self._pass())
         self._dropout.rest(False)
 
     def _see(self, index: Tensor) -> Tensor:
