@@ -207,6 +207,7 @@ def test_a_process_killed_for_real_ends_bit_identical(tmp_path: Path) -> None:
     time.sleep(0.2)
     process.send_signal(signal.SIGKILL)
     process.wait()
+    (checkpoint.parent / ".last.safetensors.1.tmp").write_bytes(b"half")  # as if it had been killed while writing
     assert not (tmp_path / "killed" / "summary.json").exists(), "it finished before it was killed"
     subprocess.run(
         [*command[:4], "--resume", "--out", str(tmp_path / "killed")], check=True, env=environment, capture_output=True

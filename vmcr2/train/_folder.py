@@ -78,6 +78,11 @@ class RunFolder:
                 "use the version named in its manifest.json"
             )
 
+    def remove_halves(self) -> None:
+        """Files that a killed process had begun to write: nothing reads them, and they are as large as a checkpoint."""
+        for half in self.path.rglob(".*.tmp"):
+            half.unlink(missing_ok=True)
+
     def append(self, record: dict[str, Any]) -> None:
         """One line of metrics."""
         with self.metrics.open("a") as lines:

@@ -70,7 +70,9 @@ def fit(
     trainer = Trainer(config, source, device)
     if resuming and folder.finished:
         return trainer.restore(folder)
-    if not resuming:
+    if resuming:
+        folder.remove_halves()
+    else:
         data = {
             "name": source.name,
             "train_checksum": source.train_checksum,  # of what is trained on: the test images are not read for it
