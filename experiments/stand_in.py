@@ -12,22 +12,23 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import math
 import sys
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import cache
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
-from vmcr2.data import Source, Split, open_data
-from vmcr2.train import fit, recipe
-from vmcr2.train._folder import RunFolder
+from _pool import make_all  # noqa: E402
+
+from vmcr2.data import Source, Split, open_data  # noqa: E402
+from vmcr2.train import fit, recipe  # noqa: E402
+from vmcr2.train._folder import RunFolder  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "stand-in.jsonl"
 _SHARED = {
@@ -109,11 +110,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     lines = [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
     todo = [changes for changes in RUNS if changes not in [line["changes"] for line in lines]]
-    with ProcessPoolExecutor(given.processes, mp_context=get_context("spawn")) as pool:
-        for future in as_completed([pool.submit(make, changes) for changes in todo]):
-            lines.append(future.result())
-            with RESULTS.open("a") as file:
-                file.write(json.dumps(lines[-1]) + "\n")
+
+    def ended(changes: dict[str, Any], line: dict[str, Any], since: float) -> None:
+        lines.append(line)
+        with RESULTS.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    make_all(todo, make, ended, parallel=given.processes, seconds=math.inf)
     for line in sorted(lines, key=lambda line: -line.get("head_accuracy", line["holdout_accuracy"])):
         shown = line.get("head_accuracy", line["holdout_accuracy"])
         print(f"{shown:.4f}  train {line['train_accuracy']:.3f}  ΔR {line['train_delta_r']:5.1f}  {line['changes']}")
