@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 from PIL import Image
 
+IMAGES = Path(__file__).parents[1] / "docs" / "images"
 BLUE, ORANGE, GREEN, GREY = "#0060a8", "#c4500a", "#007a5a", "#586069"  # the report's
 COLOURS = {"vmcr2": BLUE, "mcr2": GREEN, "ce": ORANGE}
 STYLE: dict[Any, Any] = {
@@ -33,17 +35,26 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def draw_all(pictures: Mapping[str, Callable[[Path], Figure | None]], source: Path, out: Path, what: str) -> None:
-    """Every picture of ``source`` into a folder; one that there is no ``what`` for yet is not written."""
-    out.mkdir(parents=True, exist_ok=True)
+def draw_all(
+    about: str | None, pictures: Mapping[str, Callable[[Path], Figure | None]], what: str, source: Path
+) -> None:
+    """A script's command line and its work: every picture into --out, from the folder that --``what`` names.
+
+    A picture that there is no ``what`` for yet is not written.
+    """
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=IMAGES)
+    parser.add_argument(f"--{what}", type=Path, default=source, dest="source")
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
     for name, drawn in pictures.items():
         with mpl.rc_context(STYLE):
-            figure = drawn(source)
+            figure = drawn(given.source)
             if figure is None:
                 print(f"{name}: no {what} yet, not drawn")
                 continue
-            save(figure, out / f"{name}.png")
-        print(f"{out / name}.png")
+            save(figure, given.out / f"{name}.png")
+        print(f"{given.out / name}.png")
 
 
 def save(figure: Figure, path: Path) -> None:

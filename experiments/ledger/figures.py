@@ -7,7 +7,6 @@ Seed 0 of every row that has a result; what has none is left out, and a picture 
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 from typing import Any
@@ -91,11 +90,7 @@ PICTURES = {"ledger-figure1": convergence, "ledger-figure2": heat_maps}
 
 def main() -> None:
     """As the first lines of this file say."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images")
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    given = parser.parse_args()
-    draw_all(PICTURES, given.results, given.out, "results")
+    draw_all(__doc__, PICTURES, "results", RESULTS)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ version of matplotlib and Pillow.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -218,11 +217,7 @@ PICTURES = {
 
 def main() -> None:
     """As the first lines of this file say."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images")
-    parser.add_argument("--lines", type=Path, default=HERE)
-    given = parser.parse_args()
-    draw_all(PICTURES, given.lines, given.out, "lines")
+    draw_all(__doc__, PICTURES, "lines", HERE)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import gpu_training
@@ -35,12 +36,8 @@ def state_of(made: Trainer) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in made.network.state_dict().items()}
 
 
-@pytest.mark.parametrize("objective", ["vmcr2", "ce"])
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.usefixtures("deterministic")
-def test_a_captured_run_has_the_mean_of_an_eager_one(objective: str, precision: str) -> None:
-    """Measured on the way too: what is put in place between two replays is gone before the second."""
-    made = [trainer(objective, engine=engine, precision=precision) for engine in ("eager", "captured")]
+def side_by_side(made: list[Trainer], between: Callable[[Trainer], None]) -> None:
+    """Steps of an eager trainer and of a captured one; what is done between two leaves the network as it was."""
     engines = [Engine(one.step, 0) for one in made]
     for draw in range(WARM_UP + 20):
         for one, engine in zip(made, engines, strict=True):
@@ -48,12 +45,25 @@ def test_a_captured_run_has_the_mean_of_an_eager_one(objective: str, precision: 
             engine()
             if draw % 8 == 7:
                 before = state_of(one)
-                with one.step.measured():
-                    assert one.step.average is not None
-                    for name, parameter in one.network.named_parameters():
-                        assert torch.equal(parameter, one.step.average.means[f"model.{name}"]), name
+                between(one)
                 assert all(torch.equal(value, before[name]) for name, value in one.network.state_dict().items())
     assert engines[1].captured
+
+
+@pytest.mark.parametrize("objective", ["vmcr2", "ce"])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.usefixtures("deterministic")
+def test_a_captured_run_has_the_mean_of_an_eager_one(objective: str, precision: str) -> None:
+    """Measured on the way too: what is put in place between two replays is gone before the second."""
+    made = [trainer(objective, engine=engine, precision=precision) for engine in ("eager", "captured")]
+
+    def measured(one: Trainer) -> None:
+        with one.step.measured():
+            assert one.step.average is not None
+            for name, parameter in one.network.named_parameters():
+                assert torch.equal(parameter, one.step.average.means[f"model.{name}"]), name
+
+    side_by_side(made, measured)
     eager, captured = (one.step.average for one in made)
     assert eager is not None
     assert captured is not None
@@ -71,16 +81,7 @@ def test_a_captured_run_has_the_mean_of_an_eager_one(objective: str, precision: 
 def test_latching_by_fresh_statistics_between_two_replays_leaves_no_trace() -> None:
     settings: dict[str, Any] = {"average": 0.0, "fresh_statistics": True}
     made = [trainer("vmcr2", engine=engine, **settings) for engine in ("eager", "captured")]
-    engines = [Engine(one.step, 0) for one in made]
-    for draw in range(WARM_UP + 20):
-        for one, engine in zip(made, engines, strict=True):
-            feed(one, draw)
-            engine()
-            if draw % 8 == 7:
-                before = state_of(one)
-                one.latch()
-                assert all(torch.equal(value, before[name]) for name, value in one.network.state_dict().items())
-    assert engines[1].captured
+    side_by_side(made, Trainer.latch)
     for name, value in made[1].network.state_dict().items():
         torch.testing.assert_close(value, made[0].network.state_dict()[name], rtol=1e-3, atol=1e-4)
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import torch
+from digits_training import CPU, prepared, train, weights_of
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import vmcr2
-from vmcr2.data import open_data
 from vmcr2.functional import rate_reduction
 from vmcr2.train import UserError, evaluate_run, fit, recipe
 from vmcr2.train import _loop as loop
@@ -24,30 +24,15 @@ from vmcr2.train._loop import Trainer
 from vmcr2.train._split import epoch_order
 from vmcr2.train._step import augmented
 
-CPU = torch.device("cpu")
 CROPS = {"augmentation": "crop", "crop_padding": 1}
 
 
 def trainer(objective: str = "ce", steps: int = 0, **changes: Any) -> Trainer:
     """On digits, after some steps."""
-    settings = {"epochs": 4, "average": 0.6, **CROPS} | changes
-    made = Trainer(recipe("digits", objective=objective, device="cpu", **settings), open_data("digits"), CPU)
-    made.network.train()
-    made.latch()
+    made = prepared(objective, **{"epochs": 4, "average": 0.6, **CROPS} | changes)
     for draw in range(steps):
         train(made, draw)
     return made
-
-
-def train(made: Trainer, draw: int) -> None:
-    order = torch.randperm(1437, generator=torch.Generator().manual_seed(draw))
-    made.step.index.copy_(order[: made.batch_size])
-    made.step.draw.fill_(draw)
-    made.step()
-
-
-def weights_of(made: Trainer) -> list[Tensor]:
-    return [value.detach().clone() for value in [*made.network.parameters(), *made.objective.parameters()]]
 
 
 def state_of(made: Trainer) -> dict[str, Tensor]:

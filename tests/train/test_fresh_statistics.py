@@ -8,28 +8,21 @@ from typing import Any
 
 import pytest
 import torch
+from digits_training import CPU, prepared, train
 from torch import Tensor
 
-from vmcr2.data import open_data
 from vmcr2.losses import VMCR2Loss
 from vmcr2.train import fit, recipe
 from vmcr2.train._average import remake_statistics
 from vmcr2.train._evaluate import embed
 from vmcr2.train._loop import Trainer
 
-CPU = torch.device("cpu")
-
 
 def trainer(steps: int, **changes: Any) -> Trainer:
     """On digits, after some steps at a rate at which running statistics lag."""
-    config = recipe("digits", device="cpu", epochs=4, lr=1.0, augmentation="crop", crop_padding=1, **changes)
-    made = Trainer(config, open_data("digits"), CPU)
-    made.latch()
-    made.network.train()
+    made = prepared("vmcr2", epochs=4, lr=1.0, augmentation="crop", crop_padding=1, **changes)
     for draw in range(steps):
-        order = torch.randperm(1437, generator=torch.Generator().manual_seed(draw))
-        made.step.index.copy_(order[: made.batch_size])
-        made.step()
+        train(made, draw)
     return made
 
 

@@ -7,29 +7,22 @@ from typing import Any
 
 import pytest
 import torch
+from digits_training import prepared, weights_of
 from torch import Tensor, nn
 
-from vmcr2.data import open_data
 from vmcr2.losses import VMCR2Loss
 from vmcr2.train import UserError, fit, recipe
 from vmcr2.train._loop import Trainer
 
-CPU = torch.device("cpu")
 RADIUS = 0.3
 
 
 def trainer(objective: str, **changes: Any) -> Trainer:
     """On digits, before its first step; plain SGD."""
-    settings = {"epochs": 4, "momentum": 0.0, "nesterov": False, "weight_decay": 0.0, "lr": 0.1} | changes
-    made = Trainer(recipe("digits", objective=objective, device="cpu", **settings), open_data("digits"), CPU)
-    made.network.train()
-    made.latch()
+    plain = {"epochs": 4, "momentum": 0.0, "nesterov": False, "weight_decay": 0.0, "lr": 0.1}
+    made = prepared(objective, **plain | changes)
     made.step.index.copy_(torch.arange(made.batch_size))
     return made
-
-
-def weights_of(made: Trainer) -> list[Tensor]:
-    return [value.detach().clone() for value in [*made.network.parameters(), *made.objective.parameters()]]
 
 
 def moved(made: Trainer, steps: list[Tensor]) -> None:

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+
+from ._keeping import keeping_momenta, keeping_values, running_norms
 
 See = Callable[[Tensor], object]
 """Shows the network the training images of an index, as a training step does."""
@@ -48,18 +49,10 @@ class WeightAverage:
 
     @contextmanager
     def applied(self, see: See, batches: Sequence[Tensor]) -> Iterator[None]:
-        """The means in the weights' place, with statistics of BatchNorm made for them; then all is put back.
-
-        Values are copied into the tensors that are there: a captured step knows their addresses.
-        """
-        places = [*self.weights.values(), *self.network.buffers()]
-        raw = [place.detach().clone() for place in places]
-        try:
+        """The means in the weights' place, with statistics of BatchNorm made for them; then all is put back."""
+        with keeping_values([*self.weights.values(), *self.network.buffers()]):
             self.take_over(see, batches)
             yield
-        finally:
-            with torch.no_grad():
-                torch._foreach_copy_(places, raw)
 
     @torch.no_grad()
     def take_over(self, see: See, batches: Sequence[Tensor]) -> None:
@@ -83,10 +76,9 @@ def remake_statistics(network: nn.Module, see: See, batches: Sequence[Tensor]) -
 
     Random numbers are as if it had not been: a run that is measured on its way stays the run that it was.
     """
-    norms = [part for part in network.modules() if isinstance(part, _BatchNorm) and part.track_running_stats]
+    norms = running_norms(network)
     if not norms:
         return
-    momenta = [norm.momentum for norm in norms]
     was_training = network.training
     network.train()
     for norm in norms:
@@ -95,12 +87,10 @@ def remake_statistics(network: nn.Module, see: See, batches: Sequence[Tensor]) -
             if statistic is not None:
                 statistic.zero_()
     try:
-        with torch.random.fork_rng({batch.device for batch in batches if batch.is_cuda}):
+        with keeping_momenta(norms), torch.random.fork_rng({batch.device for batch in batches if batch.is_cuda}):
             for count, batch in enumerate(batches, start=1):
                 for norm in norms:  # a mean over batches; None says so to torch, but not to the fused kernels
                     norm.momentum = 1 / count
                 see(batch)
     finally:
-        for norm, momentum in zip(norms, momenta, strict=True):
-            norm.momentum = momentum
         network.train(was_training)

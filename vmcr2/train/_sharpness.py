@@ -7,15 +7,16 @@ step. docs/recipe.md has what it brings here: little.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+
+from ._keeping import keeping_momenta, keeping_values, running_norms
 
 
 class Sharpness:
-    """Where the weights are, and ``radius`` uphill of there, in buffers that a captured step can keep.
+    """The two passes of a step: one where the weights are, one ``radius`` uphill of there.
 
     Args:
         network: with its parameters where they will stay.
@@ -26,21 +27,13 @@ class Sharpness:
     def __init__(self, network: nn.Module, objective: nn.Module, radius: float) -> None:
         self.radius = radius
         self._weights: list[Tensor] = [*network.parameters(), *objective.parameters()]
-        self._here = [weight.detach().clone() for weight in self._weights]
         # but for its fault, which the first pass may find as well
         self._state = [value for name, value in objective.named_buffers() if name != "fault"]
-        self._norms = [part for part in network.modules() if isinstance(part, _BatchNorm)]
+        self._norms = running_norms(network)
 
-    @contextmanager
-    def ahead(self) -> Iterator[None]:
+    def ahead(self) -> AbstractContextManager[None]:
         """For the first pass: what the objective learns in it is forgotten, or it would learn every batch twice."""
-        before = [value.clone() for value in self._state]
-        try:
-            yield
-        finally:
-            with torch.no_grad():
-                for value, own in zip(self._state, before, strict=True):
-                    value.copy_(own)
+        return keeping_values(self._state)
 
     @contextmanager
     def uphill(self) -> Iterator[None]:
@@ -48,21 +41,14 @@ class Sharpness:
 
         BatchNorm's running statistics are of the weights themselves: those of the first pass stay.
         """
-        momenta = [norm.momentum for norm in self._norms]
-        for norm in self._norms:
-            norm.momentum = 0.0
-        try:
+        with keeping_values(self._weights), keeping_momenta(self._norms):
+            for norm in self._norms:
+                norm.momentum = 0.0
             self._climb()
             yield
-        finally:
-            for norm, momentum in zip(self._norms, momenta, strict=True):
-                norm.momentum = momentum
-            with torch.no_grad():
-                torch._foreach_copy_(self._weights, self._here)
 
     @torch.no_grad()
     def _climb(self) -> None:
-        torch._foreach_copy_(self._here, self._weights)
         gradients = [torch.zeros_like(own) if own.grad is None else own.grad for own in self._weights]
         length = torch.stack(torch._foreach_norm(gradients)).norm()
         part: Tensor = self.radius / length.clamp_min(1e-12)  # a gradient of nothing leads nowhere

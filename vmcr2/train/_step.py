@@ -20,6 +20,7 @@ from ._average import WeightAverage, remake_statistics
 from ._config import Config
 from ._dropout import Dropouts
 from ._half import HalfWeights
+from ._keeping import keeping_values
 from ._numerics import arranged, numerics, uses_bfloat16
 from ._objective import Objective, fault_of, look_ahead, surrogate
 from ._sharpness import Sharpness
@@ -119,14 +120,9 @@ class Step:
         if not self.config.fresh_statistics:
             yield
             return
-        places = list(self.network.buffers())
-        before = [place.clone() for place in places]
-        try:
+        with keeping_values(list(self.network.buffers())):
             remake_statistics(self.network, self._see, self._pass())
             yield
-        finally:
-            for place, own in zip(places, before, strict=True):
-                place.copy_(own)
 
     def settle(self) -> None:
         """The network as the run keeps it, for good: averaged weights, fresh statistics, its own dropout."""
