@@ -178,6 +178,7 @@ def studies() -> dict[str, list[Try]]:
         *({"lr": 2.0, "weight_decay": decay, "average": 0.999} for decay in (5e-4, 1e-3)),
         *({"lr": 2.0, "weight_decay": decay, "average": 0.999, "epochs": 600} for decay in (5e-4, 1e-3)),
         {"lr": 0.5, "weight_decay": 3e-3, "average": 0.999, "schedule": "linear", "epochs": 600},
+        {"lr": 2.0, "weight_decay": 1e-3, "average": 0.999, "schedule": "linear", "epochs": 2000},  # V-MCR²'s length
     )
     # the same rate all along, measured by averaged weights: how good each rate and decay can get, and how fast
     constant = START.replace(schedule="constant", average=0.998, epochs=400, eval_every=50)
