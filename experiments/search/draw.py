@@ -105,7 +105,7 @@ def gap(folder: Path) -> Figure | None:
     if not found:
         return None
     marks = {
-        "V-MCR², up to 400 epochs": (BLUE, "o"),
+        "V-MCR², up to 600 epochs": (BLUE, "o"),
         "V-MCR², 1000 or 2000 epochs": (BLUE, "*"),
         "cross-entropy (hold-out: its head)": (ORANGE, "s"),
         "exact MCR²": (GREEN, "^"),
@@ -132,7 +132,7 @@ def series_of(line: Line) -> str:
         return "cross-entropy (hold-out: its head)"
     if objective == "mcr2":
         return "exact MCR²"
-    return f"V-MCR², {'1000 or 2000' if line['epochs'] >= 1000 else 'up to 400'} epochs"
+    return f"V-MCR², {'1000 or 2000' if line['epochs'] >= 1000 else 'up to 600'} epochs"
 
 
 def trace(folder: Path) -> Figure | None:
