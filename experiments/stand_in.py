@@ -16,9 +16,9 @@ import math
 import sys
 import tempfile
 from collections.abc import Sequence
-from functools import cache
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -27,8 +27,8 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 from _pool import make_all  # noqa: E402
 
 from vmcr2.data import Source, Split, open_data  # noqa: E402
-from vmcr2.train import fit, recipe  # noqa: E402
-from vmcr2.train._folder import RunFolder  # noqa: E402
+from vmcr2.sweep._runs import Job, Outcome, Runner  # noqa: E402
+from vmcr2.train import Config, recipe  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "stand-in.jsonl"
 _SHARED = {
@@ -83,24 +83,29 @@ class _Pooled:
         return self._split
 
 
-@cache
-def _source() -> Any:
-    return _Pooled(open_data("cifar100"))
+def open_pooled(config: Config) -> Source:
+    """CIFAR-100 as small pictures, whatever path the configuration has."""
+    return cast(Source, _Pooled(open_data(config.data)))
 
 
-def make(changes: dict[str, Any]) -> dict[str, Any]:
-    """One run, in one thread."""
-    torch.set_num_threads(1)
+def config_of(changes: dict[str, Any]) -> Config:
+    """The configuration of one of RUNS."""
     objective = changes.get("objective", "vmcr2")
     base = recipe(f"cifar100-{objective}-paper", **_SHARED)
-    config = base.replace(**({} if objective == "ce" else _VARIATIONAL) | changes)
-    with tempfile.TemporaryDirectory() as folder:
-        run = fit(config, out=Path(folder) / "run", source=_source(), for_report=False)
-        found = RunFolder(run.folder).read_metrics()[-1] | run.summary
+    return base.replace(**({} if objective == "ce" else _VARIATIONAL) | changes)
+
+
+def line_of(changes: dict[str, Any], figures: dict[str, Any]) -> dict[str, Any]:
+    """What is kept of a run."""
     kept = ("holdout_accuracy", "head_accuracy", "train_accuracy", "train_delta_r", "expansion", "compression")
-    kept = (*kept, "variational_expansion", "variational_compression", "codes_trace")
-    figures = {name: found[name] for name in (*kept, "effective_rank", "seconds") if name in found}
-    return {"changes": changes, **figures, "torch": torch.__version__, "config": dataclasses.asdict(config)}
+    kept = (*kept, "variational_expansion", "variational_compression", "codes_trace", "effective_rank", "seconds")
+    found = {name: figures[name] for name in kept if name in figures}
+    return {
+        "changes": changes,
+        **found,
+        "torch": figures["torch"],
+        "config": dataclasses.asdict(config_of(changes)),
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -111,12 +116,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     lines = [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
     todo = [changes for changes in RUNS if changes not in [line["changes"] for line in lines]]
 
-    def ended(changes: dict[str, Any], line: dict[str, Any], since: float) -> None:
-        lines.append(line)
-        with RESULTS.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+    with tempfile.TemporaryDirectory() as folder:
+        jobs = {Job(config_of(changes), Path(folder) / str(i), False): changes for i, changes in enumerate(todo)}
 
-    make_all(todo, make, ended, parallel=given.processes, seconds=math.inf)
+        def ended(job: Job, outcome: Outcome, since: float) -> None:
+            if outcome.lost is not None or "failed" in outcome.figures:
+                print(f"no result: {jobs[job]}: {outcome.lost or outcome.figures['failed']}\n{outcome.trace or ''}")
+                return
+            lines.append(line := line_of(jobs[job], outcome.figures))
+            with RESULTS.open("a") as file:
+                file.write(json.dumps(line) + "\n")
+
+        make = partial(Runner, open_pooled)
+        make_all(list(jobs), make, ended, parallel=given.processes, seconds=math.inf, threads=1)
     for line in sorted(lines, key=lambda line: -line.get("head_accuracy", line["holdout_accuracy"])):
         shown = line.get("head_accuracy", line["holdout_accuracy"])
         print(f"{shown:.4f}  train {line['train_accuracy']:.3f}  ΔR {line['train_delta_r']:5.1f}  {line['changes']}")

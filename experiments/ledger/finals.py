@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,9 +25,11 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1])]
 from _pool import make_all  # noqa: E402
 from rows import Row, rows  # noqa: E402
 
+from vmcr2.data import Source, open_data  # noqa: E402
+from vmcr2.sweep import Point  # noqa: E402
 from vmcr2.sweep._points import changes  # noqa: E402
-from vmcr2.sweep._runs import give_memory_back  # noqa: E402
-from vmcr2.train import Config, TrainingError, fit  # noqa: E402
+from vmcr2.sweep._runs import Job, Outcome, Runner  # noqa: E402
+from vmcr2.train import Config  # noqa: E402
 from vmcr2.train._folder import RunFolder, read_tensors, write_text  # noqa: E402
 
 RESULTS = HERE.parent / "results" / "ledger"
@@ -47,24 +49,37 @@ class Task(NamedTuple):
         return f"{self.row.name}-seed{self.seed}"
 
 
+def folder_of(runs: Path, row: Row, seed: int) -> Path:
+    """Of one seed with the row's settings: a run of other ones is left where it is."""
+    return runs / f"{row.name}-seed{seed}-{Point(row.of(seed)).id}"
+
+
 def settings_of(config: Config) -> dict[str, Any]:
     """Every setting as JSON has it, to tell whether a result is of the row as it is."""
     read: dict[str, Any] = json.loads(config.to_json())
     return read
 
 
-def make(task: Task) -> dict[str, Any]:
-    """In a worker: train and evaluate, or go on. What broke is a result too; what nobody expected is not."""
+class Maker:
+    """In a worker: train and evaluate, or go on, with the test images, which a sweep does not have."""
+
+    def __init__(self) -> None:
+        self._runner = Runner(open_whole)
+
+    def __call__(self, task: Task, told_to_stop: Callable[[], bool]) -> Outcome:
+        """Make a run."""
+        return self._runner(Job(task.row.of(task.seed), task.folder), told_to_stop)
+
+
+def open_whole(config: Config) -> Source:
+    """The data of a configuration, test images and all."""
+    return open_data(config.data, Path(config.data_path) if config.data_path else None)
+
+
+def result_from(task: Task, outcome: Outcome) -> dict[str, Any]:
+    """What is kept of a run. One that broke is a result too."""
     config = task.row.of(task.seed)
-    failed: dict[str, Any] = {}
-    try:
-        fit(config, out=task.folder, resume=True)
-    except TrainingError as error:
-        failed = {"failed": str(error)}
-    except Exception:
-        return {"lost": traceback.format_exc()}
-    finally:
-        give_memory_back()
+    failed = {"failed": outcome.figures["failed"]} if "failed" in outcome.figures else {}
     folder = RunFolder(task.folder)
     return {
         "row": task.row.name,
@@ -106,15 +121,16 @@ def run(tasks: list[Task], results: Path, parallel: int, seconds: float) -> None
     """Make what has no result; begin nothing after ``seconds``."""
     results.mkdir(parents=True, exist_ok=True)
 
-    def ended(task: Task, result: dict[str, Any], since: float) -> None:
-        if "lost" in result:
-            print(f"lost: {task.name}\n{result['lost']}", flush=True)
+    def ended(task: Task, outcome: Outcome, since: float) -> None:
+        if outcome.lost is not None:
+            print(f"lost: {task.name}: {outcome.lost}\n{outcome.trace or ''}", flush=True)
             return
+        result = result_from(task, outcome)
         write_text(results / f"{task.name}.json", json.dumps(result, ensure_ascii=False) + "\n")
         print(f"{since:4.0f} s  {task.name}: {shown(result['summary'])}", flush=True)
 
     todo = [task for task in tasks if result_of(results, task) is None]
-    make_all(todo, make, ended, parallel=parallel, seconds=seconds)
+    make_all(todo, Maker, ended, parallel=parallel, seconds=seconds)
 
 
 def shown(summary: dict[str, Any]) -> str:
@@ -141,7 +157,7 @@ def main() -> None:
         parser.error(f"name rows, or --all: {', '.join(rows())}")
     chosen = [rows()[name] for name in (rows() if given.all else given.names)]
     tasks = [
-        Task(row, seed, given.runs / f"{row.name}-seed{seed}")
+        Task(row, seed, folder_of(given.runs, row, seed))
         for row in chosen
         for seed in row.seeds
         if given.seed in (None, seed)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,8 +28,6 @@ from vmcr2.sweep._results import Results  # noqa: E402
 from vmcr2.sweep._runs import Job, Outcome, Runner, prune  # noqa: E402
 from vmcr2.train._folder import RunFolder  # noqa: E402
 
-_RUNNER: list[Runner] = []  # one for the life of a worker: it keeps the data
-
 
 class Task(NamedTuple):
     """A run of a study, and where its curves go."""
@@ -38,12 +37,16 @@ class Task(NamedTuple):
     folder: Path
 
 
-def make(task: Task) -> Outcome:
-    """In a worker: one run."""
-    if not _RUNNER:
-        _RUNNER.append(Runner())
-    with VARIANTS[task.attempt.variant]():
-        return _RUNNER[0](Job(task.attempt.config, task.folder, for_report=False))
+class Maker:
+    """In a worker: one run after another, each with its variant of the code."""
+
+    def __init__(self) -> None:
+        self._runner = Runner()
+
+    def __call__(self, task: Task, told_to_stop: Callable[[], bool]) -> Outcome:
+        """Make a run."""
+        with VARIANTS[task.attempt.variant]():
+            return self._runner(Job(task.attempt.config, task.folder, for_report=False), told_to_stop)
 
 
 def lines_of(folder: Path, study: str) -> Results:
@@ -102,7 +105,7 @@ def run(names: list[str], only: str, lines: Path, runs: Path, parallel: int, sec
         prune(folder)
         print(f"{since:4.0f} s  {name:10} {shown(line)}", flush=True)
 
-    make_all(tasks, make, ended, parallel=parallel, seconds=seconds)
+    make_all(tasks, Maker, ended, parallel=parallel, seconds=seconds)
 
 
 def shown(line: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from vmcr2.sweep import _runs as runs
 from vmcr2.train import TrainingError, fit, recipe
 
 LEDGER = Path(__file__).parents[2] / "experiments" / "ledger"
@@ -43,7 +44,7 @@ def command(finals: ModuleType, monkeypatch: pytest.MonkeyPatch, folder: Path, *
 
 def tasks(finals: ModuleType, folder: Path) -> list[Any]:
     row = finals.rows()["tuned-tiny"]
-    return [finals.Task(row, seed, folder / "runs" / f"tuned-tiny-seed{seed}") for seed in row.seeds]
+    return [finals.Task(row, seed, finals.folder_of(folder / "runs", row, seed)) for seed in row.seeds]
 
 
 def test_a_run_is_written_once_with_all_that_makes_it_again(
@@ -81,23 +82,37 @@ def test_a_result_of_other_settings_is_made_again(
     changed = finals.Row("tuned-tiny", recipe("digits", epochs=2, hidden=(32,), lr=0.2), (0,))
     monkeypatch.setattr(finals, "rows", lambda: {changed.name: changed})
     assert finals.result_of(tmp_path / "results", tasks(finals, tmp_path)[0]) is None
-    capsys.readouterr()
+    (before,) = (tmp_path / "runs").iterdir()
+    metrics = (before / "metrics.jsonl").read_bytes()
     command(finals, monkeypatch, tmp_path, "tuned-tiny")
-    assert "lost: tuned-tiny-seed0" in capsys.readouterr().out, "the old run's folder is not overwritten"
+    assert "1 runs" in capsys.readouterr().out
+    assert json.loads(path.read_text())["settings"]["lr"] == 0.2
+    assert len(list((tmp_path / "runs").iterdir())) == 2, "the old run's folder is not overwritten"
+    assert (before / "metrics.jsonl").read_bytes() == metrics
 
 
 def test_what_broke_is_a_result_and_what_was_lost_is_none(
-    finals: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    finals: ModuleType,
+    in_this_process: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def breaks(config: Any, out: Path, **options: Any) -> None:
         fit(config, out=out, **options)
         raise TrainingError("training broke in epoch 2")
 
-    monkeypatch.setattr(finals, "fit", breaks)
-    first, second = tasks(finals, tmp_path)
-    assert finals.make(first)["summary"] == {"failed": "training broke in epoch 2"}
-    monkeypatch.setattr(finals, "fit", lambda *a, **o: 1 / 0)
-    assert "ZeroDivisionError" in finals.make(second)["lost"]
+    first, second = (tmp_path / "results" / f"{task.name}.json" for task in tasks(finals, tmp_path))
+    monkeypatch.setattr(runs, "fit", breaks)
+    command(finals, monkeypatch, tmp_path, "tuned-tiny", "--seed", "0")
+    assert json.loads(first.read_text())["summary"] == {"failed": "training broke in epoch 2"}
+    assert "tuned-tiny-seed0: failed, training broke in epoch 2" in capsys.readouterr().out
+    monkeypatch.setattr(runs, "fit", lambda *a, **o: 1 / 0)
+    command(finals, monkeypatch, tmp_path, "tuned-tiny", "--seed", "1")
+    said = capsys.readouterr().out
+    assert "lost: tuned-tiny-seed1: ZeroDivisionError" in said
+    assert "Traceback" in said
+    assert not second.exists()
 
 
 def test_rows_are_named_or_all(

@@ -1,4 +1,4 @@
-"""The pool that the search and the ledger share: a worker that dies costs one job."""
+"""The pool that the search, the ledger and the stand-in share: a worker that dies costs one job."""
 
 from __future__ import annotations
 
@@ -6,18 +6,24 @@ import importlib
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from vmcr2.sweep._runs import Outcome
+
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
 
-def square(number: int) -> int:
-    if number < 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return number * number
+class Square:
+    """Of a number; a negative one kills its worker."""
+
+    def __call__(self, number: int, told_to_stop: Callable[[], bool]) -> Outcome:
+        if number < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Outcome({"square": number * number, "worker": os.getpid()})
 
 
 @pytest.fixture
@@ -27,33 +33,35 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.mark.parametrize("parallel", [1, 2])
-def test_what_kills_its_worker_is_given_up_and_the_others_are_made(
+def test_what_kills_its_worker_is_lost_and_the_others_are_made(
     pool: ModuleType, parallel: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found: dict[int, int] = {}
-    pool.make_all(
-        [2, -1, 3, 4], square, lambda job, result, since: found.update({job: result}), parallel=parallel, seconds=60
-    )
-    assert found == {2: 4, 3: 9, 4: 16}
-    said = capsys.readouterr().out
-    assert "given up, it kills its worker: -1" in said
-    assert said.count("given up") == 1
+    found: dict[int, Outcome] = {}
 
+    def ended(job: int, outcome: Outcome, since: float) -> None:
+        assert since > 0
+        found[job] = outcome
 
-def test_a_death_while_a_result_is_handed_over_costs_nothing_else(pool: ModuleType) -> None:
-    """The pool then breaks when the next job is handed to it."""
-    found: dict[int, int] = {}
-
-    def slowly(job: int, result: int, since: float) -> None:
-        time.sleep(1.0)
-        found[job] = result
-
-    pool.make_all([1, -1, 2, 3], square, slowly, parallel=2, seconds=60)
-    assert found == {1: 1, 2: 4, 3: 9}
+    pool.make_all([2, -1, 3, 4], Square, ended, parallel=parallel, seconds=60)
+    assert {job: outcome.figures.get("square") for job, outcome in found.items()} == {2: 4, -1: None, 3: 9, 4: 16}
+    assert found[-1].lost == "worker ended (signal 9)"
+    assert [job for job, outcome in found.items() if outcome.lost is not None] == [-1]
+    if parallel == 1:  # one worker for 2, and another, in the dead one's place, for both that were left
+        workers = [outcome.figures["worker"] for outcome in found.values() if outcome.figures]
+        assert workers[0] != workers[1] == workers[2]
+    assert "4 runs" in capsys.readouterr().out
 
 
 def test_nothing_is_begun_after_its_time(pool: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     found: list[int] = []
-    pool.make_all([1, 2, 3], square, lambda job, result, since: found.append(job), parallel=1, seconds=0.0)
-    assert found == []
+
+    def slowly(job: int, outcome: Outcome, since: float) -> None:
+        found.append(job)
+        time.sleep(0.6)
+
+    pool.make_all([1, 2, 3], Square, slowly, parallel=1, seconds=0.5)
+    assert found == [1]
+    assert "out of time, 2 runs left" in capsys.readouterr().out
+    pool.make_all([1, 2, 3], Square, slowly, parallel=1, seconds=0.0)
+    assert found == [1]
     assert "out of time, 3 runs left" in capsys.readouterr().out

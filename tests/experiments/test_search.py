@@ -7,7 +7,6 @@ import importlib
 import json
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -47,12 +46,11 @@ def driver(load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -
     ]
     other = [studies.Try(tiny, "the start", "attract")]
     monkeypatch.setattr(run, "studies", lambda: {"tiny": tries, "other": other})
-    monkeypatch.setattr(run, "_RUNNER", [])
     return run
 
 
 @pytest.fixture
-def made(driver: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[Config]:
+def made(driver: ModuleType, in_this_process: None, monkeypatch: pytest.MonkeyPatch) -> list[Config]:
     """Runs are made in this process, and counted: the configurations that were handed to ``fit``."""
     found: list[Config] = []
 
@@ -61,9 +59,6 @@ def made(driver: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[Config]:
         return fit(config, **options)
 
     monkeypatch.setattr(runs, "fit", counted)
-    monkeypatch.setattr(
-        importlib.import_module("_pool"), "ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(count)
-    )
     return found
 
 

@@ -116,7 +116,9 @@ def test_a_sweep_starts_it_for_several_runs_on_a_gpu(
 ) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: devices)
     inside: list[bool] = []
-    monkeypatch.setattr(module, "run_in_processes", lambda *_: inside.append("CUDA_MPS_PIPE_DIRECTORY" in os.environ))
+    monkeypatch.setattr(
+        module, "run_in_processes", lambda *_, **__: inside.append("CUDA_MPS_PIPE_DIRECTORY" in os.environ)
+    )
     points = grid(recipe("digits", epochs=1, eval_every=0, device=device), {"lr": [0.1, 0.3]})
     notes = Notes()
     sweep(points, control / "s", parallel=parallel, listener=notes)

@@ -65,10 +65,16 @@ class _Watch:
         self.notes.append(text)
 
 
+def open_for_sweep(config: Config) -> Source:
+    """The data of a configuration, without a way to the test images."""
+    return open_data(config.data, Path(config.data_path) if config.data_path else None).training_only()
+
+
 class Runner:
     """Makes runs one after another over data that are read once."""
 
-    def __init__(self) -> None:
+    def __init__(self, open_source: Callable[[Config], Source] = open_for_sweep) -> None:
+        self._open_source = open_source
         self._sources: dict[tuple[str, str | None], Source] = {}
 
     def __call__(self, job: Job, told_to_stop: Callable[[], bool] | None = None) -> Outcome:
@@ -105,7 +111,7 @@ class Runner:
     def _source(self, config: Config) -> Source:
         key = (config.data, config.data_path)
         if key not in self._sources:
-            self._sources[key] = open_for_sweep(config)
+            self._sources[key] = self._open_source(config)
         return self._sources[key]
 
 
@@ -114,11 +120,6 @@ def give_memory_back() -> None:
     gc.collect()  # a captured graph and its memory go with the last run's cycles
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.empty_cache()
-
-
-def open_for_sweep(config: Config) -> Source:
-    """The data of a configuration, without a way to the test images."""
-    return open_data(config.data, Path(config.data_path) if config.data_path else None).training_only()
 
 
 def prune(path: Path) -> None:

@@ -103,7 +103,7 @@ def sweep(
                 for job in jobs:
                     report(job, runner(job))
             else:
-                run_in_processes(jobs, parallel, threads, report)
+                run_in_processes(jobs, Runner, report, processes=parallel, threads=threads)
         return Sweep(out, points, records, lost)
 
 

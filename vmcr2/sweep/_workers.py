@@ -7,47 +7,58 @@ import os
 import signal
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 
-from ._runs import Job, Outcome, Runner, StoppedError
+from ._runs import Outcome, StoppedError
 
-Report = Callable[[Job, Outcome], None]
+Job = TypeVar("Job")
+Maker = Callable[[Job, Callable[[], bool]], Outcome]
+"""Makes a job, and asks now and then whether it is to stop."""
 
 _GRACE_SECONDS = 10.0
 
 
-def run_in_processes(jobs: Sequence[Job], processes: int, threads: int | None, report: Report) -> None:
+def run_in_processes(
+    jobs: Iterable[Job],
+    new_maker: Callable[[], Maker[Job]],
+    report: Callable[[Job, Outcome], None],
+    *,
+    processes: int,
+    threads: int | None = None,
+) -> None:
     """Make all jobs, ``processes`` at a time, and report each outcome as it comes, in the caller's process.
 
-    A worker that dies takes its job with it, which is reported as lost; another takes its place. Whatever ends this
-    early (Ctrl-C, an error in ``report``) stops the workers; outcomes that are there by then are reported.
+    Jobs are taken when a worker is free for them. Every worker has a maker of its own, for its life. A worker that dies
+    takes its job with it, which is reported as lost; another takes its place. Whatever ends this early (Ctrl-C, an
+    error in ``report``) stops the workers; outcomes that are there by then are reported.
     """
-    waiting = deque(jobs)
-    workers: list[_Worker] = []
+    waiting = iter(jobs)
+    workers: list[_Worker[Job]] = []
     try:
-        for _ in range(min(processes, len(waiting))):
-            workers.append(_Worker.start(waiting.popleft(), threads))
+        for job in islice(waiting, processes):
+            workers.append(_Worker.start(job, new_maker, threads))
         while workers:
             ready = wait([end for worker in workers for end in (worker.connection, worker.process.sentinel)])
             for worker in [w for w in workers if w.connection in ready or w.process.sentinel in ready]:
                 outcome = worker.outcome()
                 report(worker.job, outcome)
+                following = next(waiting, None)
                 # after an error that nobody expected a process is not trusted any more: CUDA's are for its whole life
-                if waiting and outcome.trace is None and worker.alive:
-                    worker.hand(waiting.popleft())
+                if following is not None and outcome.trace is None and worker.alive:
+                    worker.hand(following)
                     continue
                 worker.stop()
                 workers.remove(worker)
-                if waiting:
-                    workers.append(_Worker.start(waiting.popleft(), threads))
+                if following is not None:
+                    workers.append(_Worker.start(following, new_maker, threads))
     finally:
         for worker in workers:
             worker.ask_to_stop()
@@ -68,7 +79,7 @@ def threads_per_worker(processes: int) -> int | None:
 
 
 @dataclass
-class _Worker:
+class _Worker(Generic[Job]):
     """A process, the parent's end of its pipe, and the job it has."""
 
     process: SpawnProcess
@@ -76,10 +87,10 @@ class _Worker:
     job: Job
 
     @classmethod
-    def start(cls, job: Job, threads: int | None) -> _Worker:
+    def start(cls, job: Job, new_maker: Callable[[], Maker[Job]], threads: int | None) -> _Worker[Job]:
         context = multiprocessing.get_context("spawn")  # a forked process could not use CUDA
         here, there = context.Pipe()
-        process = context.Process(target=_work, args=(there, threads), daemon=True)
+        process = context.Process(target=_work, args=(there, new_maker, threads), daemon=True)
         with _interrupts_ignored():
             process.start()
         there.close()  # so that the worker's end closes with the worker
@@ -142,14 +153,14 @@ def _interrupts_ignored() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _work(connection: Connection[Any, Any], threads: int | None) -> None:
+def _work(connection: Connection[Any, Any], new_maker: Callable[[], Maker[Any]], threads: int | None) -> None:
     """A worker's life: a job, its outcome, the next.
 
     Anything on the pipe during a run is the word to stop, and so is its end: the parent has died.
     """
     if threads is not None:
         torch.set_num_threads(threads)
-    runner = Runner()
+    make = new_maker()
     with suppress(EOFError, OSError, StoppedError):
         while (job := connection.recv()) is not None:
-            connection.send(runner(job, connection.poll))
+            connection.send(make(job, connection.poll))
