@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TypeVar
 
 from vmcr2.sweep._mps import multi_process_service
+from vmcr2.sweep._results import sole_user
 from vmcr2.sweep._runs import Outcome
 from vmcr2.sweep._workers import Maker, run_in_processes
+from vmcr2.train import UserError
 
 Job = TypeVar("Job")
 
@@ -20,23 +24,38 @@ def make_all(
     new_maker: Callable[[], Maker[Job]],
     ended: Callable[[Job, Outcome, float], None],
     *,
+    folder: Path,
     parallel: int,
     seconds: float,
     threads: int | None = None,
 ) -> None:
-    """Make what is to be made, and hand each outcome over with the seconds since the start, as it comes."""
+    """Make what is to be made, and hand each outcome over with the seconds since the start, as it comes.
+
+    ``folder`` is where the runs are, and one program uses it at a time. Ends the program with status 1 if runs were
+    lost: a worker that dies loses its own, and under MPS perhaps others'.
+    """
+    if parallel < 1:
+        sys.exit(f"runs at a time must be at least 1, got {parallel}")
     began = time.monotonic()
     left = deque(jobs)
+    lost = 0
 
     def in_time() -> Iterator[Job]:
         while left and time.monotonic() - began < seconds:
             yield left.popleft()
 
     def report(job: Job, outcome: Outcome) -> None:
+        nonlocal lost
+        lost += outcome.lost is not None
         ended(job, outcome, time.monotonic() - began)
 
-    with multi_process_service() if parallel > 1 else nullcontext("one after another") as note:
-        print(f"{len(left)} runs, {note}", flush=True)
-        run_in_processes(in_time(), new_maker, report, processes=parallel, threads=threads)
+    try:
+        with sole_user(folder), multi_process_service() if parallel > 1 else nullcontext("one after another") as note:
+            print(f"{len(left)} runs, {note}", flush=True)
+            run_in_processes(in_time(), new_maker, report, processes=parallel, threads=threads)
+    except UserError as error:
+        sys.exit(str(error))
     if left:
         print(f"out of time, {len(left)} runs left", flush=True)
+    if lost:
+        sys.exit(f"{lost} of {len(jobs)} runs ended without a result; the same command tries them again")

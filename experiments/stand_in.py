@@ -41,6 +41,8 @@ _VARIATIONAL = {
     **{"atoms_per_class": 4, "latch_every": 20, "cap_codes_step": True},
 }
 _FLAT = {"codes": "flat", "atoms_per_class": 2, "codes_trace": 4.0}
+_MEAN = {"average": 0.99, "schedule": "linear"}
+_FRESH = {"fresh_statistics": True}
 
 RUNS: list[dict[str, Any]] = [
     *({"objective": "ce", "lr": lr, "weight_decay": decay} for lr, decay in ((1.0, 5e-4), (2.0, 5e-4), (2.0, 1e-3))),
@@ -62,6 +64,15 @@ RUNS: list[dict[str, Any]] = [
     *({"fresh_statistics": True, "seed": seed} for seed in (0, 1)),
     *({"fresh_statistics": True, **_FLAT, "focus": 3.0, "seed": seed} for seed in (0, 1)),
     *({"objective": "ce", "lr": 2.0, "weight_decay": 5e-4, "average": 0.99, "seed": seed} for seed in (0, 1)),
+    # both sides averaged, and in a straight line
+    *(
+        {**_MEAN, "objective": "ce", "lr": lr, "weight_decay": 5e-4, "seed": seed}
+        for lr in (2.0, 1.0)
+        for seed in (0, 1)
+    ),
+    *({**_MEAN, **_FLAT, "focus": 3.0, **more, "seed": seed} for more in ({}, _FRESH) for seed in (0, 1)),
+    *({**_MEAN, **more, "seed": seed} for more in ({}, {"focus": 1.0}, {"focus": 3.0}) for seed in (0, 1)),
+    *({**_MEAN, **_FRESH, "focus": 3.0, "seed": seed} for seed in (0, 1)),
 ]
 
 
@@ -128,7 +139,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 file.write(json.dumps(line) + "\n")
 
         make = partial(Runner, open_pooled)
-        make_all(list(jobs), make, ended, parallel=given.processes, seconds=math.inf, threads=1)
+        where = Path(folder)
+        make_all(list(jobs), make, ended, folder=where, parallel=given.processes, seconds=math.inf, threads=1)
     for line in sorted(lines, key=lambda line: -line.get("head_accuracy", line["holdout_accuracy"])):
         shown = line.get("head_accuracy", line["holdout_accuracy"])
         print(f"{shown:.4f}  train {line['train_accuracy']:.3f}  ΔR {line['train_delta_r']:5.1f}  {line['changes']}")

@@ -11,6 +11,7 @@ again. `python experiments/ledger/table.py` then writes the table of experiments
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import sys
 from collections.abc import Callable
@@ -26,7 +27,6 @@ from _pool import make_all  # noqa: E402
 from rows import Row, rows  # noqa: E402
 
 from vmcr2.data import Source, open_data  # noqa: E402
-from vmcr2.sweep import Point  # noqa: E402
 from vmcr2.sweep._points import changes  # noqa: E402
 from vmcr2.sweep._runs import Job, Outcome, Runner  # noqa: E402
 from vmcr2.train import Config  # noqa: E402
@@ -50,8 +50,9 @@ class Task(NamedTuple):
 
 
 def folder_of(runs: Path, row: Row, seed: int) -> Path:
-    """Of one seed with the row's settings: a run of other ones is left where it is."""
-    return runs / f"{row.name}-seed{seed}-{Point(row.of(seed)).id}"
+    """Of one seed with all of the row's settings: a run of other ones is left where it is."""
+    settings = hashlib.sha256(json.dumps(settings_of(row.of(seed)), sort_keys=True).encode())
+    return runs / f"{row.name}-seed{seed}-{settings.hexdigest()[:8]}"
 
 
 def settings_of(config: Config) -> dict[str, Any]:
@@ -117,7 +118,7 @@ def result_of(results: Path, task: Task) -> dict[str, Any] | None:
     return result if known == settings_of(task.row.of(task.seed)) else None
 
 
-def run(tasks: list[Task], results: Path, parallel: int, seconds: float) -> None:
+def run(tasks: list[Task], results: Path, runs: Path, parallel: int, seconds: float) -> None:
     """Make what has no result; begin nothing after ``seconds``."""
     results.mkdir(parents=True, exist_ok=True)
 
@@ -130,7 +131,7 @@ def run(tasks: list[Task], results: Path, parallel: int, seconds: float) -> None
         print(f"{since:4.0f} s  {task.name}: {shown(result['summary'])}", flush=True)
 
     todo = [task for task in tasks if result_of(results, task) is None]
-    make_all(todo, Maker, ended, parallel=parallel, seconds=seconds)
+    make_all(todo, Maker, ended, folder=runs, parallel=parallel, seconds=seconds)
 
 
 def shown(summary: dict[str, Any]) -> str:
@@ -155,14 +156,14 @@ def main() -> None:
     given = parser.parse_args()
     if given.all == bool(given.names):
         parser.error(f"name rows, or --all: {', '.join(rows())}")
-    chosen = [rows()[name] for name in (rows() if given.all else given.names)]
+    chosen = [rows()[name] for name in (rows() if given.all else dict.fromkeys(given.names))]
     tasks = [
         Task(row, seed, folder_of(given.runs, row, seed))
         for row in chosen
         for seed in row.seeds
         if given.seed in (None, seed)
     ]
-    run(tasks, given.results, given.parallel, given.seconds)
+    run(tasks, given.results, given.runs, given.parallel, given.seconds)
 
 
 if __name__ == "__main__":

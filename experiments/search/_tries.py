@@ -48,7 +48,7 @@ GENTLE: dict[str, Any] = FALLING | {"loss_scale": 0.05, "weight_decay": 5e-4}
 PULLING = GENTLE | {"weight": 20.0, "debias": True, "cap_codes_step": True}
 
 START = base("cifar100-vmcr2", epochs=200, lr=0.3, batch_expansion=0.1, **PULLING)
-"""FINDINGS §4b, row 5, with the paper's ν, atoms and latching: where the search began."""
+"""What had worked before this code existed, with the paper's ν, atoms and latching: where the search began."""
 
 SHORT = START.replace(epochs=100)
 CE = base("cifar100-ce", epochs=200, lr=1.0, **FALLING)

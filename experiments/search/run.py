@@ -105,7 +105,7 @@ def run(names: list[str], only: str, lines: Path, runs: Path, parallel: int, sec
         prune(folder)
         print(f"{since:4.0f} s  {name:10} {shown(line)}", flush=True)
 
-    make_all(tasks, Maker, ended, parallel=parallel, seconds=seconds)
+    make_all(tasks, Maker, ended, folder=runs, parallel=parallel, seconds=seconds)
 
 
 def shown(line: dict[str, Any]) -> str:

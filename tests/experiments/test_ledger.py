@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from vmcr2.sweep import _runs as runs
+from vmcr2.sweep._results import sole_user
+from vmcr2.sweep._runs import StoppedError
 from vmcr2.train import TrainingError, fit, recipe
 
 LEDGER = Path(__file__).parents[2] / "experiments" / "ledger"
@@ -82,12 +84,13 @@ def test_a_result_of_other_settings_is_made_again(
     changed = finals.Row("tuned-tiny", recipe("digits", epochs=2, hidden=(32,), lr=0.2), (0,))
     monkeypatch.setattr(finals, "rows", lambda: {changed.name: changed})
     assert finals.result_of(tmp_path / "results", tasks(finals, tmp_path)[0]) is None
-    (before,) = (tmp_path / "runs").iterdir()
+    (before,) = (tmp_path / "runs").glob("tuned-tiny-*")
     metrics = (before / "metrics.jsonl").read_bytes()
+    capsys.readouterr()
     command(finals, monkeypatch, tmp_path, "tuned-tiny")
     assert "1 runs" in capsys.readouterr().out
     assert json.loads(path.read_text())["settings"]["lr"] == 0.2
-    assert len(list((tmp_path / "runs").iterdir())) == 2, "the old run's folder is not overwritten"
+    assert len(list((tmp_path / "runs").glob("tuned-tiny-*"))) == 2, "the old run's folder is not overwritten"
     assert (before / "metrics.jsonl").read_bytes() == metrics
 
 
@@ -108,11 +111,43 @@ def test_what_broke_is_a_result_and_what_was_lost_is_none(
     assert json.loads(first.read_text())["summary"] == {"failed": "training broke in epoch 2"}
     assert "tuned-tiny-seed0: failed, training broke in epoch 2" in capsys.readouterr().out
     monkeypatch.setattr(runs, "fit", lambda *a, **o: 1 / 0)
-    command(finals, monkeypatch, tmp_path, "tuned-tiny", "--seed", "1")
+    with pytest.raises(SystemExit, match="1 of 1 runs ended without a result"):
+        command(finals, monkeypatch, tmp_path, "tuned-tiny", "--seed", "1")
     said = capsys.readouterr().out
     assert "lost: tuned-tiny-seed1: ZeroDivisionError" in said
     assert "Traceback" in said
     assert not second.exists()
+
+
+def test_settings_that_decide_nothing_have_a_folder_of_their_own(finals: ModuleType, tmp_path: Path) -> None:
+    """Or a finished run would be taken for one with other settings, which its result says it has."""
+    row = finals.rows()["tuned-tiny"]
+    other = finals.Row(row.name, row.config.replace(eval_every=1), row.seeds)
+    assert finals.folder_of(tmp_path, row, 0) == finals.folder_of(tmp_path, row, 0)
+    assert len({finals.folder_of(tmp_path, r, seed) for r in (row, other) for seed in (0, 1)}) == 4
+
+
+def test_a_run_that_is_told_to_stop_stops(finals: ModuleType, tmp_path: Path) -> None:
+    with pytest.raises(StoppedError):
+        finals.Maker()(tasks(finals, tmp_path)[0], lambda: True)
+
+
+def test_a_row_that_is_named_twice_is_made_once(
+    finals: ModuleType,
+    in_this_process: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command(finals, monkeypatch, tmp_path, "tuned-tiny", "tuned-tiny", "--seed", "0")
+    assert "1 runs" in capsys.readouterr().out
+
+
+def test_two_at_once_do_not_share_a_folder(
+    finals: ModuleType, in_this_process: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with sole_user(tmp_path / "runs"), pytest.raises(SystemExit, match="is at work in"):
+        command(finals, monkeypatch, tmp_path, "tuned-tiny")
 
 
 def test_rows_are_named_or_all(

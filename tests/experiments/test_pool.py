@@ -34,7 +34,7 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.mark.parametrize("parallel", [1, 2])
 def test_what_kills_its_worker_is_lost_and_the_others_are_made(
-    pool: ModuleType, parallel: int, capsys: pytest.CaptureFixture[str]
+    pool: ModuleType, parallel: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found: dict[int, Outcome] = {}
 
@@ -42,7 +42,8 @@ def test_what_kills_its_worker_is_lost_and_the_others_are_made(
         assert since > 0
         found[job] = outcome
 
-    pool.make_all([2, -1, 3, 4], Square, ended, parallel=parallel, seconds=60)
+    with pytest.raises(SystemExit, match="1 of 4 runs ended without a result; the same command tries them again"):
+        pool.make_all([2, -1, 3, 4], Square, ended, folder=tmp_path, parallel=parallel, seconds=60)
     assert {job: outcome.figures.get("square") for job, outcome in found.items()} == {2: 4, -1: None, 3: 9, 4: 16}
     assert found[-1].lost == "worker ended (signal 9)"
     assert [job for job, outcome in found.items() if outcome.lost is not None] == [-1]
@@ -52,16 +53,21 @@ def test_what_kills_its_worker_is_lost_and_the_others_are_made(
     assert "4 runs" in capsys.readouterr().out
 
 
-def test_nothing_is_begun_after_its_time(pool: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_none_at_a_time_is_refused(pool: ModuleType, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="at least 1, got 0"):
+        pool.make_all([1], Square, print, folder=tmp_path, parallel=0, seconds=60)
+
+
+def test_nothing_is_begun_after_its_time(pool: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found: list[int] = []
 
     def slowly(job: int, outcome: Outcome, since: float) -> None:
         found.append(job)
         time.sleep(0.6)
 
-    pool.make_all([1, 2, 3], Square, slowly, parallel=1, seconds=0.5)
+    pool.make_all([1, 2, 3], Square, slowly, folder=tmp_path, parallel=1, seconds=0.5)
     assert found == [1]
     assert "out of time, 2 runs left" in capsys.readouterr().out
-    pool.make_all([1, 2, 3], Square, slowly, parallel=1, seconds=0.0)
+    pool.make_all([1, 2, 3], Square, slowly, folder=tmp_path, parallel=1, seconds=0.0)
     assert found == [1]
     assert "out of time, 3 runs left" in capsys.readouterr().out

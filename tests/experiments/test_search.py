@@ -76,7 +76,8 @@ def lines(folder: Path, study: str = "tiny") -> list[dict[str, Any]]:
 def test_workers_write_a_line_for_what_ended_and_none_for_what_was_lost(
     driver: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command(driver, monkeypatch, tmp_path, "tiny")
+    with pytest.raises(SystemExit, match="1 of 3 runs ended without a result"):
+        command(driver, monkeypatch, tmp_path, "tiny")
     first, second = lines(tmp_path)
     tries = driver.studies()["tiny"]
     assert [(line["id"], line["called"]) for line in (first, second)] == [(t.id, t.called) for t in tries[:2]]
@@ -103,10 +104,12 @@ def test_nothing_is_made_twice(
     tries = driver.studies()["tiny"]
     command(driver, monkeypatch, tmp_path, "tiny", "--only", "lr=")
     assert made == [tries[0].config]
-    command(driver, monkeypatch, tmp_path, "tiny", "tiny")
+    with pytest.raises(SystemExit, match="1 of 2 runs"):  # the one whose data are not there
+        command(driver, monkeypatch, tmp_path, "tiny", "tiny")
     assert made == [tries[0].config, tries[1].config]
     before = (tmp_path / "lines" / "tiny.jsonl").read_bytes()
-    command(driver, monkeypatch, tmp_path, "tiny")
+    with pytest.raises(SystemExit, match="1 of 1 runs"):
+        command(driver, monkeypatch, tmp_path, "tiny")
     assert len(made) == 2
     assert (tmp_path / "lines" / "tiny.jsonl").read_bytes() == before
     # another study's run of the same settings is another run: it has a variant, and learns something else
@@ -117,6 +120,12 @@ def test_nothing_is_made_twice(
     assert varied["id"] == f"{plain['id']}-attract"
     assert varied["variant"] == "attract"
     assert abs(varied["train_delta_r"] - plain["train_delta_r"]) > 1e-3
+
+
+def test_a_run_that_is_told_to_stop_stops(driver: ModuleType, tmp_path: Path) -> None:
+    task = driver.Task("tiny", driver.studies()["tiny"][0], tmp_path / "run")
+    with pytest.raises(runs.StoppedError):
+        driver.Maker()(task, lambda: True)
 
 
 def test_a_line_that_was_cut_off_is_made_again(

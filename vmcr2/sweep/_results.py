@@ -68,5 +68,5 @@ def sole_user(out: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise UserError(f"another sweep is at work in {out}: wait for it, or choose another --out") from None
+            raise UserError(f"another sweep is at work in {out}: wait for it, or choose another folder") from None
         yield  # the lock goes with the handle, also when the process is killed

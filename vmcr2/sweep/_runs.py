@@ -56,7 +56,7 @@ class _Watch:
         """Nothing."""
 
     def epoch(self, record: dict[str, Any]) -> None:
-        """Between two epochs is the time to stop."""
+        """After an epoch that has a line of metrics, of which there are about a hundred, is the time to stop."""
         if self.told_to_stop is not None and self.told_to_stop():
             raise StoppedError
 

@@ -35,10 +35,10 @@ def tuned(objective: str, data: str, variant: str, searched: bool) -> Values:
             "memory": ours(20_000, "more samples of a class than a batch has; " + where),
         },
         "ce": {
-            "lr": changed(1.0, "the best of 24 runs; " + where),
+            "lr": changed(1.0, "the best that was tried; " + where),
             "schedule": changed("linear", where),
             "average": ours(0.999, where),
-            "epochs": changed(400, "600 are no better; " + where),
+            "epochs": changed(400, "200 and 600 are level; " + where),
         },
     }
     return shared | chosen[objective]
