@@ -1,8 +1,8 @@
-"""The ledger's table in experiments/README.md, from experiments/results/ledger/*.json.
+"""The ledger's tables, from experiments/results/ledger/*.json: every row in experiments/README.md, a few in README.md.
 
     python experiments/ledger/table.py
 
-It is written between the two marks, and nothing else of the page is touched. A row without results says so.
+They are written between two marks, and nothing else of the pages is touched. A row without results says so.
 """
 
 from __future__ import annotations
@@ -24,52 +24,103 @@ from vmcr2.functional._subspaces import default_components  # noqa: E402
 from vmcr2.report._paper import paper_figures  # noqa: E402
 from vmcr2.report._tables import spread  # noqa: E402
 
-PAGE = HERE.parent / "README.md"
-BEGIN, END = "<!-- ledger: written by ledger/table.py -->", "<!-- end of the ledger -->"
+BEGIN, END = "<!-- ledger: written by experiments/ledger/table.py -->", "<!-- end of the ledger -->"
 HEADER = [
-    *("row (`ledger/finals.py ROW`)", "epochs", "seeds", "components", "nearest subspace", "its head"),
+    *("row (`ledger/finals.py ROW`)", "epochs", "seeds", "components", "nearest subspace", "class mean", "its head"),
     *("full-train ΔR", "batch ΔR", "the paper: accuracy, batch ΔR", "seconds", "GPU", "commit"),
 ]
+SHORT_HEADER = [
+    *("the paper's Tables 2 and 3, test images", "the paper: accuracy, batch ΔR", "read literally: accuracy, batch ΔR"),
+    *("tuned: accuracy", "full-train ΔR", "batch ΔR", "epochs", "seeds"),
+]
+SHORT = {
+    "MNIST": "mnist",
+    "CIFAR-100": "cifar100",
+    "CIFAR-100, PreAct ResNet-18": "cifar100-preact",
+}
+NOT_YET = "not run yet"
+OBJECTIVES = {"vmcr2": "V-MCR²", "mcr2": "MCR²", "ce": "cross-entropy, its head"}
+
+
+def paper_cell(row: Row) -> str:
+    """Accuracy and ΔR of the paper's row, and its epochs where they are not ours."""
+    figures = paper_figures(row.config.recipe, row.config.objective)
+    if figures is None:
+        return "–"
+    rate = f", {figures.delta_r:.0f}" if figures.delta_r is not None else ""
+    epochs = "" if figures.epochs == row.config.epochs else f" ({figures.epochs} epochs)"
+    return f"{figures.accuracy:.4f}{rate}{epochs}"
 
 
 def row_of(row: Row, results: list[dict[str, Any]]) -> list[str]:
     """A claim in cells."""
-    figures = paper_figures(row.config.recipe, row.config.objective)
-    of_paper = "–"
-    if figures is not None:
-        rate = f", {figures.delta_r:.0f}" if figures.delta_r is not None else ""
-        of_paper = f"{figures.accuracy:.4f}{rate}" + (
-            "" if figures.epochs == row.config.epochs else f" ({figures.epochs} epochs)"
-        )
     ended = [result["summary"] for result in results if "failed" not in result["summary"]]
     failed = len(results) - len(ended)
     start = [f"`{row.name}`", str(row.config.epochs)]
     components = row.config.components or default_components(row.config.dim, DATASETS[row.config.data].classes)
     if not results:
-        return [*start, "–", str(components), "not run yet", "", "", "", of_paper, "", "", ""]
+        return [*start, "–", str(components), NOT_YET, "", "", "", "", paper_cell(row), "", "", ""]
     seeds = ", ".join(str(result["seed"]) for result in results) + (f" ({failed} broke)" if failed else "")
     return [
         *start,
         seeds,
         str(components),
-        spread([summary["test_accuracy"] for summary in ended], 4),
-        spread([summary["head_accuracy"] for summary in ended if "head_accuracy" in summary], 4),
-        spread([summary["train_delta_r"] for summary in ended], 1),
-        spread([summary["batch_delta_r"] for summary in ended], 1),
-        of_paper,
+        over(ended, "test_accuracy", 4),
+        over(ended, "test_class_mean_accuracy", 4),
+        over(ended, "head_accuracy", 4),
+        over(ended, "train_delta_r", 1),
+        over(ended, "batch_delta_r", 1),
+        paper_cell(row),
         f"{mean(summary['seconds'] for summary in ended):.0f}" if ended else "–",
         ", ".join(sorted({result["manifest"]["device"].removeprefix("NVIDIA ") for result in results})),
         ", ".join(sorted({(result["manifest"]["git_commit"] or "–")[:7] for result in results})),
     ]
 
 
+def over(summaries: list[dict[str, Any]], name: str, digits: int) -> str:
+    """Mean ± standard deviation of a figure over the runs that have it."""
+    return spread([summary[name] for summary in summaries if name in summary], digits)
+
+
+def results_of(row: Row, results: Path) -> list[dict[str, Any]]:
+    """What is there of a row, by seed."""
+    kept = [result_of(results, Task(row, seed, Path())) for seed in row.seeds]
+    return [result for result in kept if result is not None]
+
+
 def ledger(results: Path = RESULTS) -> str:
-    """The whole table."""
-    found = []
-    for row in rows().values():
-        kept = [result_of(results, Task(row, seed, Path())) for seed in row.seeds]
-        found.append(row_of(row, [result for result in kept if result is not None]))
-    return table(HEADER, found)
+    """Every row."""
+    return table(HEADER, [row_of(row, results_of(row, results)) for row in rows().values()])
+
+
+def short(results: Path = RESULTS) -> str:
+    """The paper's rows beside ours, read literally and tuned."""
+    known = rows()
+    lines = []
+    for data, family in SHORT.items():
+        for objective, called in OBJECTIVES.items():
+            name = f"{family}-{objective}"
+            if (tuned := known.get(f"tuned-{name}")) is None:
+                continue
+            accuracy = "head_accuracy" if objective == "ce" else "test_accuracy"
+            literal = "–"
+            if (paper := known.get(f"paper-{name}")) is not None:
+                (first, *_) = [*results_of(paper, results), None]
+                literal = NOT_YET if first is None else literal_cell(first["summary"], accuracy)
+            found = results_of(tuned, results)
+            ended = [result["summary"] for result in found if "failed" not in result["summary"]]
+            figures = [over(ended, accuracy, 4), over(ended, "train_delta_r", 1), over(ended, "batch_delta_r", 1)]
+            seeds = str(len(found)) if found else "–"
+            ours = figures if found else [NOT_YET, "", ""]
+            lines.append([f"{data}, {called}", paper_cell(tuned), literal, *ours, str(tuned.config.epochs), seeds])
+    return table(SHORT_HEADER, lines)
+
+
+def literal_cell(summary: dict[str, Any], accuracy: str) -> str:
+    """Accuracy and batch ΔR of a row's one run."""
+    if "failed" in summary:
+        return f"broke: {summary['failed']}"
+    return f"{summary[accuracy]:.4f}, {summary['batch_delta_r']:.0f}"
 
 
 def between_marks(page: str, content: str) -> str:
@@ -77,14 +128,18 @@ def between_marks(page: str, content: str) -> str:
     before, mark, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not mark or not end:
-        raise SystemExit(f"{PAGE} must have the marks {BEGIN!r} and {END!r} around its table")
+        raise SystemExit(f"a page must have the marks {BEGIN!r} and {END!r} around its table")
     return f"{before}{BEGIN}\n{content}\n{END}{after}"
+
+
+PAGES = {HERE.parent / "README.md": ledger, HERE.parents[1] / "README.md": short}
 
 
 def main() -> None:
     """As the first lines of this file say."""
-    PAGE.write_text(between_marks(PAGE.read_text(), ledger()))
-    print(PAGE)
+    for page, content in PAGES.items():
+        page.write_text(between_marks(page.read_text(), content()))
+        print(page)
 
 
 if __name__ == "__main__":

@@ -175,22 +175,50 @@ def test_the_table_has_means_deviations_and_what_broke(finals: ModuleType, table
     empty = table.ledger(tmp_path / "results").splitlines()[-1]
     assert "not run yet" in empty
     assert "`tuned-tiny` | 2 |" in empty
-    figures = {"test_accuracy": 0.5, "train_delta_r": 40.0, "batch_delta_r": 41.0, "seconds": 10.4}
+    figures = {"test_accuracy": 0.5, "test_class_mean_accuracy": 0.45, "train_delta_r": 40.0}
+    figures |= {"batch_delta_r": 41.0, "seconds": 10.4}
     result(finals, tmp_path, 0, figures)
     result(finals, tmp_path, 1, figures | {"test_accuracy": 0.6, "head_accuracy": 0.7})
     assert table.ledger(tmp_path / "results").splitlines()[-1] == (
-        "| `tuned-tiny` | 2 | 0, 1 | 12 | 0.5500 ± 0.0707 | 0.7000 "
+        "| `tuned-tiny` | 2 | 0, 1 | 12 | 0.5500 ± 0.0707 | 0.4500 ± 0.0000 | 0.7000 "
         "| 40.0 ± 0.0 | 41.0 ± 0.0 | – | 10 | H200 | abcdef0 |"
     )
     result(finals, tmp_path, 1, {"failed": "training broke"})
-    assert "| 0, 1 (1 broke) | 12 | 0.5000 | – | 40.0 |" in table.ledger(tmp_path / "results")
+    assert "| 0, 1 (1 broke) | 12 | 0.5000 | 0.4500 | – | 40.0 |" in table.ledger(tmp_path / "results")
 
 
 def test_the_paper_s_figures_stand_beside_a_row(finals: ModuleType, table: ModuleType) -> None:
     literal = finals.Row("paper-cifar100-vmcr2", recipe("cifar100-vmcr2-paper"))
-    assert table.row_of(literal, [])[8] == "0.5872, 218"
+    assert table.row_of(literal, [])[9] == "0.5872, 218"
     shorter = finals.Row("tuned-cifar100-preact-ce", recipe("cifar100-preact-ce", epochs=300))
-    assert table.row_of(shorter, [])[8] == "0.7146 (2000 epochs)"
+    assert table.row_of(shorter, [])[9] == "0.7146 (2000 epochs)"
+
+
+def test_the_short_table_has_the_paper_s_rows_beside_ours(
+    finals: ModuleType, table: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = [
+        finals.Row("tuned-mnist-ce", recipe("mnist-ce"), (0, 1)),
+        finals.Row("paper-mnist-ce", recipe("mnist-ce-paper")),
+        finals.Row("tuned-mnist-vmcr2", recipe("mnist-vmcr2"), (0, 1)),
+        finals.Row("paper-mnist-vmcr2", recipe("mnist-vmcr2-paper")),
+    ]
+    monkeypatch.setattr(table, "rows", lambda: {row.name: row for row in both})
+
+    def write(row: Any, seed: int, **summary: Any) -> None:
+        content = {"seed": seed, "settings": finals.settings_of(row.of(seed)), "summary": summary}
+        (tmp_path / f"{row.name}-seed{seed}.json").write_text(json.dumps(content))
+
+    rates = {"train_delta_r": 12.0, "batch_delta_r": 11.0}
+    write(both[0], 0, test_accuracy=0.1, head_accuracy=0.8, **rates)
+    write(both[0], 1, test_accuracy=0.1, head_accuracy=0.9, **rates)
+    write(both[1], 0, test_accuracy=0.1, head_accuracy=0.7, **rates)
+    write(both[3], 0, failed="training broke in epoch 3")
+    assert table.short(tmp_path).splitlines()[2:] == [
+        "| MNIST, V-MCR² | 0.9788, 44 (2000 epochs) | broke: training broke in epoch 3 | not run yet |  |  | 200 | – |",
+        "| MNIST, cross-entropy, its head | 0.9738 (2000 epochs) | 0.7000, 11 | 0.8500 ± 0.0707 "
+        "| 12.0 ± 0.0 | 11.0 ± 0.0 | 100 | 2 |",
+    ]
 
 
 def test_the_marks_keep_the_rest_of_the_page(table: ModuleType) -> None:
@@ -204,8 +232,10 @@ def test_the_page_says_what_the_results_say(monkeypatch: pytest.MonkeyPatch) -> 
     for folder in (LEDGER.parent, LEDGER):
         monkeypatch.syspath_prepend(folder)
     table = importlib.import_module("table")
-    page = table.PAGE.read_text()
-    assert table.between_marks(page, table.ledger()) == page, "run experiments/ledger/table.py"
+    assert len(table.PAGES) == 2
+    for path, content in table.PAGES.items():
+        page = path.read_text()
+        assert table.between_marks(page, content()) == page, "run experiments/ledger/table.py"
     names = {f"{row.name}-seed{seed}" for row in table.rows().values() for seed in row.seeds}
     assert {path.stem for path in table.RESULTS.glob("*.json")} <= names, "a result of no row"
 
