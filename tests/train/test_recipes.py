@@ -36,6 +36,7 @@ TABLE2 = {
     "mean": (),
     "std": (),
     "loss_scale": 1.0,
+    "components": 0,  # §4.2: ⌊d/k⌋
 }
 CROP8 = {"augmentation": "crop", "crop_padding": 8}  # Transformations 1
 RESIZE = {"augmentation": "flip"}  # Transformations 2

@@ -42,6 +42,7 @@ def _setup(data: str, dim: int, variant: str) -> Values:
         "model": paper("mnist-cnn" if data == "mnist" else "resnet18", "appendix, architecture 1 or 2"),
         "optimizer": paper("sgd", "§4.1"),
         "codes": paper("free", "Algorithm 1, line 9"),
+        "components": paper(0, "§4.2: ⌊d/k⌋"),
         "mean": paper((), "appendix, transformations: ToTensor() alone"),
         "std": paper((), "appendix, transformations: ToTensor() alone"),
         "flip": paper(True, "appendix, transformations"),

@@ -87,7 +87,7 @@ def _mnist(objective: str) -> Values:
             "weight": changed(20.0, "μ = 1 is half the batch size and stalls; " + _FOUND),
             "batch_expansion": changed(0.6, "lets the network feel R; " + _FOUND),
             "dropout_until": ours(0.8, "R takes dropout's noise for spread; " + _FOUND),
-            "components": ours(3, "the later of the ⌊d/k⌋ = 12 tell digits apart less well; " + _FOUND),
+            "components": changed(3, "the later of the ⌊d/k⌋ = 12 tell digits apart less well; " + _FOUND),
             "debias": changed(True, _FOUND),
             "cap_codes_step": changed(True, _CAP),
         }
