@@ -1,9 +1,17 @@
 from __future__ import annotations
 
+import signal
+
 import pytest
 import torch
 
 torch.set_num_threads(1)
+
+
+def pytest_configure() -> None:
+    """A shell that starts something behind `&` has it ignore Ctrl-C, and what it starts too; tests press Ctrl-C."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
