@@ -67,21 +67,30 @@ def convergence(folder: Path) -> Figure | None:
 
 
 def heat_maps(folder: Path) -> Figure | None:
-    """Figure 2: |cosines| of training samples sorted by class."""
-    known = {key: result for key, result in results(folder).items() if result["cosines"]}
+    """Figure 2: |cosines| of training samples sorted by class; objectives beside each other."""
+    known = {key: result["cosines"] for key, result in results(folder).items() if result["cosines"]}
     if not known:
         return None
-    across = min(4, len(known))
-    down = -(-len(known) // across)
-    figure, axes = pyplot.subplots(
-        down, across, figsize=(2.6 * across, 3.2 * down), dpi=150, layout="constrained", squeeze=False
-    )
-    for axis in axes.flat[len(known) :]:
-        axis.remove()
-    for axis, ((family, place, objective), result) in zip(axes.flat, known.items(), strict=False):
-        axis.imshow(result["cosines"], cmap="Blues", vmin=0, vmax=100)
-        axis.set(xticks=[], yticks=[])
-        axis.set_title(f"{PLACES[place].split(',')[0]} {OBJECTIVES[objective]}\n{family}", fontsize=9)
+    lines = [
+        (family, place) for place in PLACES for family in FAMILIES if (family, place) in {key[:2] for key in known}
+    ]
+    columns = [objective for objective in OBJECTIVES if objective in {key[2] for key in known}]
+    size = (2.6 * len(columns) + 0.3, 2.6 * len(lines) + 0.3)
+    figure, axes = pyplot.subplots(len(lines), len(columns), figsize=size, dpi=150, layout="constrained", squeeze=False)
+    for across, objective in enumerate(columns):
+        axes[0, across].set_title(OBJECTIVES[objective])
+        for down, (family, place) in enumerate(lines):
+            axis = axes[down, across]
+            axis.set(xticks=[], yticks=[])
+            axis.grid(visible=False)
+            if across == 0:
+                axis.set_ylabel(f"{PLACES[place]}\n{family}")
+            if (family, place, objective) in known:
+                axis.imshow(known[family, place, objective], cmap="Blues", vmin=0, vmax=100)
+            else:  # its title and label stay
+                axis.patch.set_visible(False)
+                for side in axis.spines.values():
+                    side.set_visible(False)
     return figure
 
 

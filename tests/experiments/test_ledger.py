@@ -263,8 +263,14 @@ def test_the_figures_show_seed_0_of_what_ended(
     shown = {line.get_label(): (line.get_linestyle(), list(line.get_ydata())) for line in axis.get_lines()}
     assert shown == {"V-MCR², tuned": ("-", [10.0, 20.0]), "MCR², paper": ("--", [10.0, 20.0])}
     (axis,) = figures.heat_maps(tmp_path).axes
-    assert axis.get_title() == "CIFAR-100 V-MCR²\ntuned"
+    assert (axis.get_title(), axis.get_ylabel()) == ("V-MCR²", "CIFAR-100, d = 500\ntuned")
     assert axis.get_images()[0].get_array().tolist() == [[100]]
+    write("paper-cifar100-d100-mcr2-seed0", cosines=[[40]])
+    cells = figures.heat_maps(tmp_path).axes
+    assert [cell.get_title() for cell in cells] == ["V-MCR²", "MCR²", "", ""]
+    assert [cell.get_ylabel() for cell in cells] == ["CIFAR-100, d = 500\ntuned", "", "CIFAR-100, d = 100\npaper", ""]
+    shown = [[image.get_array().tolist() for image in cell.get_images()] for cell in cells]
+    assert shown == [[[[100]]], [], [], [[[40]]]], "an objective has its column, also where others were not run"
     monkeypatch.setattr(sys, "argv", ["figures.py", "--out", str(tmp_path / "out"), "--results", str(tmp_path)])
     figures.main()
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"ledger-figure1.png", "ledger-figure2.png"}
