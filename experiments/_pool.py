@@ -19,6 +19,14 @@ from vmcr2.train import UserError
 Job = TypeVar("Job")
 
 
+def lost(name: str, outcome: Outcome) -> bool:
+    """Whether a run ended without a result; if so, says why."""
+    if outcome.lost is None:
+        return False
+    print(f"lost: {name}: {outcome.lost}\n{outcome.trace or ''}", flush=True)
+    return True
+
+
 def make_all(
     jobs: Sequence[Job],
     new_maker: Callable[[], Maker[Job]],
@@ -38,15 +46,15 @@ def make_all(
         sys.exit(f"runs at a time must be at least 1, got {parallel}")
     began = time.monotonic()
     left = deque(jobs)
-    lost = 0
+    without_result = 0
 
     def in_time() -> Iterator[Job]:
         while left and time.monotonic() - began < seconds:
             yield left.popleft()
 
     def report(job: Job, outcome: Outcome) -> None:
-        nonlocal lost
-        lost += outcome.lost is not None
+        nonlocal without_result
+        without_result += outcome.lost is not None
         ended(job, outcome, time.monotonic() - began)
 
     try:
@@ -57,5 +65,5 @@ def make_all(
         sys.exit(str(error))
     if left:
         print(f"out of time, {len(left)} runs left", flush=True)
-    if lost:
-        sys.exit(f"{lost} of {len(jobs)} runs ended without a result; the same command tries them again")
+    if without_result:
+        sys.exit(f"{without_result} of {len(jobs)} runs ended without a result; the same command tries them again")

@@ -24,7 +24,7 @@ import torch
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
-from _pool import make_all  # noqa: E402
+from _pool import lost, make_all  # noqa: E402
 
 from vmcr2.data import Source, Split, open_data  # noqa: E402
 from vmcr2.sweep._runs import Job, Outcome, Runner  # noqa: E402
@@ -127,20 +127,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     lines = [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
     todo = [changes for changes in RUNS if changes not in [line["changes"] for line in lines]]
 
-    with tempfile.TemporaryDirectory() as folder:
-        jobs = {Job(config_of(changes), Path(folder) / str(i), False): changes for i, changes in enumerate(todo)}
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        jobs = {Job(config_of(changes), folder / str(i), False): changes for i, changes in enumerate(todo)}
 
         def ended(job: Job, outcome: Outcome, since: float) -> None:
-            if outcome.lost is not None or "failed" in outcome.figures:
-                print(f"no result: {jobs[job]}: {outcome.lost or outcome.figures['failed']}\n{outcome.trace or ''}")
+            if lost(str(jobs[job]), outcome):
+                return
+            if "failed" in outcome.figures:
+                print(f"no result: {jobs[job]}: {outcome.figures['failed']}")
                 return
             lines.append(line := line_of(jobs[job], outcome.figures))
             with RESULTS.open("a") as file:
                 file.write(json.dumps(line) + "\n")
 
-        make = partial(Runner, open_pooled)
-        where = Path(folder)
-        make_all(list(jobs), make, ended, folder=where, parallel=given.processes, seconds=math.inf, threads=1)
+        runner = partial(Runner, open_pooled)
+        make_all(list(jobs), runner, ended, folder=folder, parallel=given.processes, seconds=math.inf, threads=1)
     for line in sorted(lines, key=lambda line: -line.get("head_accuracy", line["holdout_accuracy"])):
         shown = line.get("head_accuracy", line["holdout_accuracy"])
         print(f"{shown:.4f}  train {line['train_accuracy']:.3f}  ΔR {line['train_delta_r']:5.1f}  {line['changes']}")

@@ -19,12 +19,11 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(HERE.parent), str(ROOT)]
 
 from _drawing import COLOURS, draw_all  # noqa: E402
-from finals import RESULTS, Task, result_of  # noqa: E402
-from rows import rows  # noqa: E402
+from finals import RESULTS, result_of  # noqa: E402
+from rows import OBJECTIVES, rows  # noqa: E402
 
 Result = dict[str, Any]
 PLACES = {"mnist": "MNIST, d = 128", "cifar100": "CIFAR-100, d = 500", "cifar100-d100": "CIFAR-100, d = 100"}
-OBJECTIVES = {"vmcr2": "V-MCR²", "mcr2": "MCR²", "ce": "cross-entropy"}
 FAMILIES = {"tuned": "-", "paper": "--"}
 
 
@@ -35,7 +34,7 @@ def results(folder: Path) -> dict[tuple[str, str, str], Result]:
         for place in PLACES:
             for objective in OBJECTIVES:
                 row = rows().get(f"{family}-{place}-{objective}")
-                result = result_of(folder, Task(row, 0, Path())) if row is not None else None
+                result = result_of(folder, row, 0) if row is not None else None
                 if result is not None and "failed" not in result["summary"]:
                     found[family, place, objective] = result
     return found

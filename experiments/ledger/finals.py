@@ -5,7 +5,7 @@
 
 Data are found as everywhere (VMCR2_DATA). Results go to experiments/results/ledger, run folders to --runs. The same
 command goes on where it was cut off, from the last checkpoint; a result whose settings are no longer the row's is made
-again. `python experiments/ledger/table.py` then writes the table of experiments/README.md.
+again. `python experiments/ledger/table.py` then writes the tables of experiments/README.md and README.md.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import torch
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1])]
 
-from _pool import make_all  # noqa: E402
+from _pool import lost, make_all  # noqa: E402
 from rows import Row, rows  # noqa: E402
 
 from vmcr2.data import Source, open_data  # noqa: E402
@@ -46,13 +46,13 @@ class Task(NamedTuple):
     @property
     def name(self) -> str:
         """Of the result's file, without its ending."""
-        return f"{self.row.name}-seed{self.seed}"
+        return self.row.named(self.seed)
 
 
 def folder_of(runs: Path, row: Row, seed: int) -> Path:
     """Of one seed with all of the row's settings: a run of other ones is left where it is."""
     settings = hashlib.sha256(json.dumps(settings_of(row.of(seed)), sort_keys=True).encode())
-    return runs / f"{row.name}-seed{seed}-{settings.hexdigest()[:8]}"
+    return runs / f"{row.named(seed)}-{settings.hexdigest()[:8]}"
 
 
 def settings_of(config: Config) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class Maker:
 
 def open_whole(config: Config) -> Source:
     """The data of a configuration, test images and all."""
-    return open_data(config.data, Path(config.data_path) if config.data_path else None)
+    return open_data(config.data, config.data_path)
 
 
 def result_from(task: Task, outcome: Outcome) -> dict[str, Any]:
@@ -108,14 +108,14 @@ def cosines(folder: RunFolder) -> list[list[int]]:
     return found
 
 
-def result_of(results: Path, task: Task) -> dict[str, Any] | None:
+def result_of(results: Path, row: Row, seed: int) -> dict[str, Any] | None:
     """What is written of a run, if it is of the row as it is now."""
-    path = results / f"{task.name}.json"
+    path = results / f"{row.named(seed)}.json"
     if not path.exists():
         return None
     result: dict[str, Any] = json.loads(path.read_text())
     known = settings_of(Config()) | result["settings"]  # a setting that is newer than the result had its default
-    return result if known == settings_of(task.row.of(task.seed)) else None
+    return result if known == settings_of(row.of(seed)) else None
 
 
 def run(tasks: list[Task], results: Path, runs: Path, parallel: int, seconds: float) -> None:
@@ -123,14 +123,13 @@ def run(tasks: list[Task], results: Path, runs: Path, parallel: int, seconds: fl
     results.mkdir(parents=True, exist_ok=True)
 
     def ended(task: Task, outcome: Outcome, since: float) -> None:
-        if outcome.lost is not None:
-            print(f"lost: {task.name}: {outcome.lost}\n{outcome.trace or ''}", flush=True)
+        if lost(task.name, outcome):
             return
         result = result_from(task, outcome)
         write_text(results / f"{task.name}.json", json.dumps(result, ensure_ascii=False) + "\n")
         print(f"{since:4.0f} s  {task.name}: {shown(result['summary'])}", flush=True)
 
-    todo = [task for task in tasks if result_of(results, task) is None]
+    todo = [task for task in tasks if result_of(results, task.row, task.seed) is None]
     make_all(todo, Maker, ended, folder=runs, parallel=parallel, seconds=seconds)
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from vmcr2.train import Config, recipe
 
 TUNED_SEEDS = (0, 1, 2)
+OBJECTIVES = {"vmcr2": "V-MCR²", "mcr2": "MCR²", "ce": "cross-entropy"}
+"""As the paper calls them."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,10 @@ class Row:
         """The configuration of one run."""
         return self.config.replace(seed=seed)
 
+    def named(self, seed: int) -> str:
+        """One run: its result's file, without the ending."""
+        return f"{self.name}-seed{seed}"
+
     @property
     def family(self) -> str:
         """«paper» or «tuned»."""
@@ -37,13 +43,9 @@ def _row(family: str, name: str, seeds: tuple[int, ...]) -> Row:
 def rows() -> dict[str, Row]:
     """All by name, in the order in which GPU time is spent."""
     cifar = [_row("tuned", f"cifar100-{objective}", TUNED_SEEDS) for objective in ("vmcr2", "ce")]
-    mnist = [_row("tuned", f"mnist-{objective}", TUNED_SEEDS) for objective in ("vmcr2", "mcr2", "ce")]
+    mnist = [_row("tuned", f"mnist-{objective}", TUNED_SEEDS) for objective in OBJECTIVES]
     carried = [_row("tuned", "cifar100-mcr2", TUNED_SEEDS)]
-    paper = [
-        _row("paper", f"{data}-{objective}", (0,))
-        for data in ("cifar100", "mnist")
-        for objective in ("vmcr2", "mcr2", "ce")
-    ]
+    paper = [_row("paper", f"{data}-{objective}", (0,)) for data in ("cifar100", "mnist") for objective in OBJECTIVES]
     narrow = [
         _row(family, f"cifar100-d100-{objective}", (0,))
         for family in ("tuned", "paper")

@@ -16,8 +16,8 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1])]
 
 from _study import table  # noqa: E402
-from finals import RESULTS, Task, result_of  # noqa: E402
-from rows import Row, rows  # noqa: E402
+from finals import RESULTS, result_of  # noqa: E402
+from rows import OBJECTIVES, Row, rows  # noqa: E402
 
 from vmcr2.data import DATASETS  # noqa: E402
 from vmcr2.functional._subspaces import default_components  # noqa: E402
@@ -39,7 +39,6 @@ SHORT = {
     "CIFAR-100, PreAct ResNet-18": "cifar100-preact",
 }
 NOT_YET = "not run yet"
-OBJECTIVES = {"vmcr2": "V-MCR²", "mcr2": "MCR²", "ce": "cross-entropy, its head"}
 
 
 def paper_cell(row: Row) -> str:
@@ -54,7 +53,7 @@ def paper_cell(row: Row) -> str:
 
 def row_of(row: Row, results: list[dict[str, Any]]) -> list[str]:
     """A claim in cells."""
-    ended = [result["summary"] for result in results if "failed" not in result["summary"]]
+    ended = ended_of(results)
     failed = len(results) - len(ended)
     start = [f"`{row.name}`", str(row.config.epochs)]
     components = row.config.components or default_components(row.config.dim, DATASETS[row.config.data].classes)
@@ -77,6 +76,11 @@ def row_of(row: Row, results: list[dict[str, Any]]) -> list[str]:
     ]
 
 
+def ended_of(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The summaries of runs that did not break."""
+    return [result["summary"] for result in results if "failed" not in result["summary"]]
+
+
 def over(summaries: list[dict[str, Any]], name: str, digits: int) -> str:
     """Mean ± standard deviation of a figure over the runs that have it."""
     return spread([summary[name] for summary in summaries if name in summary], digits)
@@ -84,7 +88,7 @@ def over(summaries: list[dict[str, Any]], name: str, digits: int) -> str:
 
 def results_of(row: Row, results: Path) -> list[dict[str, Any]]:
     """What is there of a row, by seed."""
-    kept = [result_of(results, Task(row, seed, Path())) for seed in row.seeds]
+    kept = [result_of(results, row, seed) for seed in row.seeds]
     return [result for result in kept if result is not None]
 
 
@@ -95,29 +99,34 @@ def ledger(results: Path = RESULTS) -> str:
 
 def short(results: Path = RESULTS) -> str:
     """The paper's rows beside ours, read literally and tuned."""
-    known = rows()
-    lines = []
-    for data, family in SHORT.items():
-        for objective, called in OBJECTIVES.items():
-            name = f"{family}-{objective}"
-            if (tuned := known.get(f"tuned-{name}")) is None:
-                continue
-            accuracy = "head_accuracy" if objective == "ce" else "test_accuracy"
-            literal = "–"
-            if (paper := known.get(f"paper-{name}")) is not None:
-                (first, *_) = [*results_of(paper, results), None]
-                literal = NOT_YET if first is None else literal_cell(first["summary"], accuracy)
-            found = results_of(tuned, results)
-            ended = [result["summary"] for result in found if "failed" not in result["summary"]]
-            figures = [over(ended, accuracy, 4), over(ended, "train_delta_r", 1), over(ended, "batch_delta_r", 1)]
-            seeds = str(len(found)) if found else "–"
-            ours = figures if found else [NOT_YET, "", ""]
-            lines.append([f"{data}, {called}", paper_cell(tuned), literal, *ours, str(tuned.config.epochs), seeds])
-    return table(SHORT_HEADER, lines)
+    named = [(data, f"{family}-{objective}") for data, family in SHORT.items() for objective in OBJECTIVES]
+    return table(SHORT_HEADER, [short_row(data, name, results) for data, name in named if f"tuned-{name}" in rows()])
 
 
-def literal_cell(summary: dict[str, Any], accuracy: str) -> str:
+def short_row(data: str, name: str, results: Path) -> list[str]:
+    """A row of the paper in cells; cross-entropy by its head."""
+    tuned, literal = rows()[f"tuned-{name}"], rows().get(f"paper-{name}")
+    objective = tuned.config.objective
+    by_head = objective == "ce"
+    accuracy = "head_accuracy" if by_head else "test_accuracy"
+    found = results_of(tuned, results)
+    ended = ended_of(found)
+    ours = [over(ended, accuracy, 4), over(ended, "train_delta_r", 1), over(ended, "batch_delta_r", 1)]
+    return [
+        f"{data}, {OBJECTIVES[objective]}" + (", its head" if by_head else ""),
+        paper_cell(tuned),
+        "–" if literal is None else literal_cell(results_of(literal, results), accuracy),
+        *(ours if found else [NOT_YET, "", ""]),
+        str(tuned.config.epochs),
+        str(len(found)) if found else "–",
+    ]
+
+
+def literal_cell(results: list[dict[str, Any]], accuracy: str) -> str:
     """Accuracy and batch ΔR of a row's one run."""
+    if not results:
+        return NOT_YET
+    summary = results[0]["summary"]
     if "failed" in summary:
         return f"broke: {summary['failed']}"
     return f"{summary[accuracy]:.4f}, {summary['batch_delta_r']:.0f}"

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1])]
 
-from _pool import make_all  # noqa: E402
+from _pool import lost, make_all  # noqa: E402
 from studies import Try, studies  # noqa: E402
 from variants import VARIANTS  # noqa: E402
 
@@ -97,8 +97,7 @@ def run(names: list[str], only: str, lines: Path, runs: Path, parallel: int, sec
 
     def ended(task: Task, outcome: Outcome, since: float) -> None:
         name, attempt, folder = task
-        if outcome.lost is not None:
-            print(f"lost: {name} {attempt.called}: {outcome.lost}\n{outcome.trace or ''}", flush=True)
+        if lost(f"{name} {attempt.called}", outcome):
             return
         line = line_of(attempt, outcome, folder)
         lines_of(lines, name).append(line)

@@ -75,15 +75,15 @@ def test_a_result_of_other_settings_is_made_again(
     finals: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command(finals, monkeypatch, tmp_path, "tuned-tiny", "--seed", "0")
-    assert finals.result_of(tmp_path / "results", tasks(finals, tmp_path)[0]) is not None
+    assert finals.result_of(tmp_path / "results", finals.rows()["tuned-tiny"], 0) is not None
     path = tmp_path / "results" / "tuned-tiny-seed0.json"
     older = json.loads(path.read_text())
     del older["settings"]["dropout_until"]  # written before there was such a setting
     path.write_text(json.dumps(older))
-    assert finals.result_of(tmp_path / "results", tasks(finals, tmp_path)[0]) is not None
+    assert finals.result_of(tmp_path / "results", finals.rows()["tuned-tiny"], 0) is not None
     changed = finals.Row("tuned-tiny", recipe("digits", epochs=2, hidden=(32,), lr=0.2), (0,))
     monkeypatch.setattr(finals, "rows", lambda: {changed.name: changed})
-    assert finals.result_of(tmp_path / "results", tasks(finals, tmp_path)[0]) is None
+    assert finals.result_of(tmp_path / "results", finals.rows()["tuned-tiny"], 0) is None
     (before,) = (tmp_path / "runs").glob("tuned-tiny-*")
     metrics = (before / "metrics.jsonl").read_bytes()
     capsys.readouterr()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import time
@@ -14,8 +13,6 @@ import pytest
 
 from vmcr2.sweep._runs import Outcome
 
-EXPERIMENTS = Path(__file__).parents[2] / "experiments"
-
 
 class Square:
     """Of a number; a negative one kills its worker."""
@@ -24,12 +21,6 @@ class Square:
         if number < 0:
             os.kill(os.getpid(), signal.SIGKILL)
         return Outcome({"square": number * number, "worker": os.getpid()})
-
-
-@pytest.fixture
-def pool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(EXPERIMENTS)
-    return importlib.import_module("_pool")
 
 
 @pytest.mark.parametrize("parallel", [1, 2])

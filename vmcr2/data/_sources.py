@@ -72,7 +72,7 @@ class Source:
         return describe(self.name).image_shape
 
 
-def open_data(name: str, path: Path | None = None) -> Source:
+def open_data(name: str, path: Path | str | None = None) -> Source:
     """Open a data set by name, without reading its images.
 
     ``path`` is a packed file, a folder that has one, or the raw files: a folder with them or CIFAR's .tar.gz. With a
@@ -85,7 +85,7 @@ def open_data(name: str, path: Path | None = None) -> Source:
     info = describe(name)
     if name == "digits":
         return _source(info, DigitsReader(info))
-    places = _default_places() if path is None else [Path(path)]
+    places = [Path(path)] if path else _default_places()
     for place in places:
         reader = _find_packed(info, place) or _find_raw(info, place)
         if reader is not None:

@@ -67,7 +67,7 @@ class _Watch:
 
 def open_for_sweep(config: Config) -> Source:
     """The data of a configuration, without a way to the test images."""
-    return open_data(config.data, Path(config.data_path) if config.data_path else None).training_only()
+    return open_data(config.data, config.data_path).training_only()
 
 
 class Runner:
@@ -106,7 +106,7 @@ class Runner:
         except Exception as error:
             return Outcome(lost=f"{type(error).__name__}: {error}".splitlines()[0], trace=traceback.format_exc())
         finally:
-            give_memory_back()
+            _give_memory_back()
 
     def _source(self, config: Config) -> Source:
         key = (config.data, config.data_path)
@@ -115,7 +115,7 @@ class Runner:
         return self._sources[key]
 
 
-def give_memory_back() -> None:
+def _give_memory_back() -> None:
     """After a run, before the next in the same process."""
     gc.collect()  # a captured graph and its memory go with the last run's cycles
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]

@@ -66,7 +66,7 @@ def fit(
     resuming = resume and folder.config.exists()
     if resuming and folder.read_config() != config:
         raise UserError(f"{folder.path} was begun with other settings: --resume takes the run's own, without changes")
-    source = source or open_data(config.data, Path(config.data_path) if config.data_path else None)
+    source = source or open_data(config.data, config.data_path)
     trainer = Trainer(config, source, device)
     if resuming and folder.finished:
         return trainer.restore(folder)

@@ -16,8 +16,7 @@ def evaluate_run(path: Path | str, *, data_path: str | None = None, device: str 
     config = folder.read_config()
     folder.read_summary()
     chosen = choose_device(device)
-    where = data_path or config.data_path
-    source = open_data(config.data, Path(where) if where else None)
+    source = open_data(config.data, data_path or config.data_path)
     trainer = Trainer(config, source, chosen)
     trainer.restore(folder)
     side = trainer.measure()
