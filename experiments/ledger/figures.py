@@ -13,6 +13,7 @@ from typing import Any
 
 from matplotlib import pyplot
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -49,19 +50,19 @@ def convergence(folder: Path) -> Figure | None:
     figure, axes = pyplot.subplots(
         1, len(places), figsize=(4 * len(places), 3.6), dpi=150, layout="constrained", squeeze=False
     )
+    lines: dict[str, Line2D] = {}
     for axis, place in zip(axes[0], places, strict=True):
         for (family, other, objective), result in known.items():
             if other == place:
                 at = result["curve_has"].index("batch_delta_r")
                 points = [(line[0], line[at]) for line in result["curve"]]
                 label = f"{OBJECTIVES[objective]}, {family}"
-                axis.plot(
-                    *zip(*points, strict=True), FAMILIES[family], color=COLOURS[objective], marker="", label=label
-                )
+                style = {"color": COLOURS[objective], "linestyle": FAMILIES[family], "marker": ""}
+                (lines[label],) = axis.plot(*zip(*points, strict=True), **style)
         axis.set(title=PLACES[place], xlabel="epochs", ylabel="ΔR of a training batch", ylim=(0, None))
         axis.set_xscale("symlog", linthresh=10)
         axis.set_xlim(0, None)
-        axis.legend()
+    figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=len(lines))
     return figure
 
 
