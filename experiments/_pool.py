@@ -6,14 +6,14 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TypeVar
 
-from vmcr2.sweep._mps import multi_process_service
+import torch
+
 from vmcr2.sweep._results import sole_user
 from vmcr2.sweep._runs import Outcome
-from vmcr2.sweep._workers import Maker, run_in_processes
+from vmcr2.sweep._workers import Maker, run_in_processes, sharing
 from vmcr2.train import UserError
 
 Job = TypeVar("Job")
@@ -39,8 +39,9 @@ def make_all(
 ) -> None:
     """Make what is to be made, and hand each outcome over with the seconds since the start, as it comes.
 
-    ``folder`` is where the runs are, and one program uses it at a time. Ends the program with status 1 if runs were
-    lost: a worker that dies loses its own, and under MPS perhaps others'.
+    ``folder`` is where the runs are, and one program uses it at a time. ``threads`` of each process are for jobs that
+    stay off the GPU. Ends the program with status 1 if runs were lost: a worker that dies loses its own, and under MPS
+    perhaps others'.
     """
     if parallel < 1:
         sys.exit(f"runs at a time must be at least 1, got {parallel}")
@@ -58,9 +59,10 @@ def make_all(
         ended(job, outcome, time.monotonic() - began)
 
     try:
-        with sole_user(folder), multi_process_service() if parallel > 1 else nullcontext("one after another") as note:
-            print(f"{len(left)} runs, {note}", flush=True)
-            run_in_processes(in_time(), new_maker, report, processes=parallel, threads=threads)
+        on_cuda = threads is None and torch.cuda.device_count() > 0
+        with sole_user(folder), sharing(parallel, on_cuda) as (note, share):
+            print(f"{len(left)} runs, {note or 'one after another'}", flush=True)
+            run_in_processes(in_time(), new_maker, report, processes=parallel, threads=threads or share)
     except UserError as error:
         sys.exit(str(error))
     if left:

@@ -57,7 +57,7 @@ def convergence(folder: Path) -> Figure | None:
                 at = result["curve_has"].index("batch_delta_r")
                 points = [(line[0], line[at]) for line in result["curve"]]
                 label = f"{OBJECTIVES[objective]}, {family}"
-                style = {"color": COLOURS[objective], "linestyle": FAMILIES[family], "marker": ""}
+                style = {"color": COLOURS[objective], "linestyle": FAMILIES[family], "marker": "", "label": label}
                 (lines[label],) = axis.plot(*zip(*points, strict=True), **style)
         axis.set(title=PLACES[place], xlabel="epochs", ylabel="ΔR of a training batch", ylim=(0, None))
         axis.set_xscale("symlog", linthresh=10)

@@ -258,10 +258,12 @@ def test_the_figures_show_seed_0_of_what_ended(
     write("tuned-mnist-vmcr2-seed0", settings={"lr": 7.0})  # of a recipe that has changed since
     write("paper-cifar100-mcr2-seed0", cosines=[])
     write("paper-mnist-vmcr2-seed0", summary={"failed": "training broke"})
-    (axis,) = figures.convergence(tmp_path).axes
+    drawn = figures.convergence(tmp_path)
+    (axis,) = drawn.axes
     assert axis.get_title() == "CIFAR-100, d = 500"
     shown = {line.get_label(): (line.get_linestyle(), list(line.get_ydata())) for line in axis.get_lines()}
     assert shown == {"V-MCR², tuned": ("-", [10.0, 20.0]), "MCR², paper": ("--", [10.0, 20.0])}
+    assert [text.get_text() for text in drawn.legends[0].get_texts()] == list(shown)
     (axis,) = figures.heat_maps(tmp_path).axes
     assert (axis.get_title(), axis.get_ylabel()) == ("V-MCR²", "CIFAR-100, d = 500\ntuned")
     assert axis.get_images()[0].get_array().tolist() == [[100]]

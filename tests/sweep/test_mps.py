@@ -126,7 +126,7 @@ def test_a_sweep_starts_it_for_several_runs_on_a_gpu(
     assert (notes.note is not None and "by MPS" in notes.note) == served
     assert (control / "asked").exists() == served
     again = Notes()
-    monkeypatch.setattr(module, "multi_process_service", None)  # nothing left to do: nothing to start
+    monkeypatch.setattr("vmcr2.sweep._workers.multi_process_service", None)  # nothing left to do: nothing to start
     if parallel == 1:
         sweep(points, control / "s", parallel=2, listener=again)
         assert again.note is None

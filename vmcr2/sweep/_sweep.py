@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,11 +12,10 @@ import torch
 
 from ..train import UserError
 from ..train._loop import choose_device
-from ._mps import multi_process_service
 from ._points import Point, changes
 from ._results import Record, Results, sole_user
 from ._runs import Job, Outcome, Runner, open_for_sweep, prune
-from ._workers import run_in_processes, threads_per_worker
+from ._workers import run_in_processes, sharing
 
 
 class SweepListener(Protocol):
@@ -94,7 +92,7 @@ def sweep(
             if listener is not None:
                 listener.finished(sum(p.id in records for p in points), len(points), records[point.id], point)
 
-        with _sharing(list(left.values()), parallel) as (note, threads):
+        with sharing(min(parallel, len(left)), any(map(_on_cuda, left.values()))) as (note, threads):
             if listener is not None:
                 listener.started(len(points), len(points) - len(left), note)
             jobs = [Job(point.config, folder, keep_weights) for folder, point in left.items()]
@@ -123,20 +121,6 @@ def _check(points: Sequence[Point], parallel: int) -> None:
             choose_device(point.config.device)
     for config in {(p.config.data, p.config.data_path): p.config for p in points}.values():
         open_for_sweep(config)
-
-
-@contextmanager
-def _sharing(points: Sequence[Point], parallel: int) -> Iterator[tuple[str | None, int | None]]:
-    """How several runs share the machine: (a word on it, threads per worker or None for torch's own)."""
-    if parallel == 1 or not points:
-        yield None, None
-    elif any(map(_on_cuda, points)):
-        with multi_process_service() as note:
-            yield f"{parallel} runs at a time, {note}", None
-    else:
-        threads = threads_per_worker(parallel)
-        each = f", {threads} thread{'s' if threads > 1 else ''} each" if threads is not None else ""
-        yield f"{parallel} runs at a time{each}", threads
 
 
 def _on_cuda(point: Point) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
+from ._mps import multi_process_service
 from ._runs import Outcome, StoppedError
 
 Job = TypeVar("Job")
@@ -70,8 +71,22 @@ def run_in_processes(
                 report(worker.job, late)
 
 
-def threads_per_worker(processes: int) -> int | None:
-    """An even share of the cores on a CPU; None where the user has set OMP_NUM_THREADS, which torch obeys itself."""
+@contextmanager
+def sharing(processes: int, on_cuda: bool) -> Iterator[tuple[str | None, int | None]]:
+    """How several processes share the machine: (a word on it, threads for each or None for torch's own)."""
+    if processes <= 1:
+        yield None, None
+    elif on_cuda:
+        with multi_process_service() as note:
+            yield f"{processes} runs at a time, {note}", None
+    else:
+        threads = _even_share(processes)
+        each = f", {threads} thread{'s' if threads > 1 else ''} each" if threads is not None else ""
+        yield f"{processes} runs at a time{each}", threads
+
+
+def _even_share(processes: int) -> int | None:
+    """Of the cores; None where the user has set OMP_NUM_THREADS, which torch obeys itself."""
     if "OMP_NUM_THREADS" in os.environ:
         return None
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
