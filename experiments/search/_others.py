@@ -32,4 +32,9 @@ def others() -> dict[str, list[Try]]:
         *tries(tuned, {}, {"memory": 20000}, {"memory": 20000, "lr": 0.1}, {"memory": 10000}),
         *tries(tuned, {"memory": 20000, "lr": 0.1, "epochs": 400}),
     ]
+    # what long runs of V-MCR² live by: averaged weights, a straight line, more decay; and a longer memory
+    mean = tuned.replace(memory=20000, lr=0.1, epochs=400, average=0.999, schedule="linear")
+    found["mcr2-average"] = tries(
+        mean, *({"weight_decay": decay} for decay in (5e-4, 2e-3, 4e-3)), {"memory": 40000}, {"lr": 0.3}
+    )
     return found

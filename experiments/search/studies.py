@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from _levers import levers
 from _mnist import mnist
+from _narrow import narrow
 from _others import others
 from _together import together
 from _tries import CE, SHORT, START, Try
@@ -13,4 +14,4 @@ __all__ = ["CE", "SHORT", "START", "Try", "studies"]
 
 def studies() -> dict[str, list[Try]]:
     """All, by name."""
-    return levers() | together() | others() | mnist()
+    return levers() | together() | others() | narrow() | mnist()
