@@ -23,8 +23,11 @@ def test_random_images_have_the_shape_of_the_data_set() -> None:
 
 
 def test_every_objective_is_measured_by_whole_epochs() -> None:
-    record = bench.run(torch.device("cpu"), data=("mnist",), images=40, epochs=2)
+    said: list[str] = []
+    record = bench.run(torch.device("cpu"), images=40, epochs=2, say=said.append)
     rows = record["results"]
+    assert [text.split(",")[0] for text in said] == ["mnist"] * len(rows), "the smallest unless said, on a CPU"
+    assert said[0] == "mnist, CE: 40 images an epoch"
     assert [row["contender"] for row in rows] == [contender.title for contender in bench.CONTENDERS]
     for row in rows:
         assert row["images"] == 40

@@ -8,8 +8,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from vmcr2.bench import _contenders as ways
 from vmcr2.bench import _work as work
+from vmcr2.bench.latch import LatchSize, _source, _work
 from vmcr2.functional import latch
-from vmcr2.functional._eigen import OVERSAMPLE, ROUNDS
 
 M, D, K, Q = 12, 5, 3, 6  # n = 4
 
@@ -87,15 +87,12 @@ def test_no_other_multiplies_less_than_counted(contender: str, size: ways.Size) 
     assert counted.products - 1 <= multiplied(contender, size) <= 1.5 * counted.flops
 
 
-@pytest.mark.parametrize("samples", [600, 100])  # by second moments, and by passes over the samples
-def test_latching_multiplies_as_counted(samples: int) -> None:
-    d, k, s = 40, 10, 3
+@pytest.mark.parametrize(("samples", "d"), [(600, 40), (700, 200), (100, 40)], ids=["moments", "passes", "at once"])
+def test_latching_multiplies_as_counted(samples: int, d: int) -> None:
+    k, s = 10, 3
     labels = torch.arange(samples) % k
     z = torch.nn.functional.normalize(torch.randn(samples, d), dim=1)
     with FlopCounterMode(display=False) as counter:
         latch(z, labels, k, atoms_per_class=s, validate=False)
-    by_samples = 2 * samples < k * d
-    counted = work.eigenpairs_work(d, k, s + OVERSAMPLE, ROUNDS, samples if by_samples else None)
-    if not by_samples:
-        counted += work.moments_work(samples, d, k)
+    counted = _work(LatchSize(samples, d, k, s), _source(z, labels, LatchSize(samples, d, k, s)))
     assert counter.get_total_flops() == pytest.approx(counted.products)

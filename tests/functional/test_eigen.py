@@ -305,3 +305,33 @@ def test_batches_of_mixed_precision_are_read_in_that_of_the_first() -> None:
     assert source.moments().scatter.dtype == DOUBLE
     assert (source.moments().scatter - expected.scatter).abs().max() < 1e-13
     assert samples_of(z.bfloat16(), labels, 2).moments().scatter.dtype == SINGLE
+
+
+@PRECISIONS
+@pytest.mark.parametrize(("sizes", "count"), [((5, 3, 0, 1), 4), ((64, 2, 17, 40), 3), ((2, 2, 2, 2), 6)])
+def test_few_samples_of_a_class_are_solved_at_once_and_exactly(
+    dtype: torch.dtype, sizes: tuple[int, ...], count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels = torch.arange(4).repeat_interleave(torch.tensor(sizes))
+    z = torch.nn.functional.normalize(randn(len(labels), 90) * 0.8 ** torch.arange(90), dim=1).to(dtype)
+    source = samples_of(z, labels, 4)
+    monkeypatch.setattr(Samples, "product", None)  # no round of the iteration
+    found = leading_eigenpairs(source, count, "subspace")
+    oracle = leading_eigenpairs(samples_of(z.double(), labels, 4), count, "eigh")
+    accuracy = 1e-6 if dtype == SINGLE else 1e-14
+    assert torch.allclose(found.values.double(), oracle.values, atol=accuracy)
+    assert found.sizes.tolist() == list(sizes)
+    vectors = found.vectors.double()
+    assert torch.allclose(vectors.mT @ vectors, torch.eye(count, dtype=DOUBLE).expand(4, -1, -1), atol=10 * accuracy)
+    for j in range(4):  # one by one: these spectra decay, so that directions are unique
+        real = oracle.values[j] > 1e-3
+        cosines = (vectors[j] * oracle.vectors[j]).sum(0).abs()[real]
+        assert torch.allclose(cosines, torch.ones_like(cosines), atol=1e-5)
+
+
+def test_one_large_class_or_several_batches_are_iterated() -> None:
+    z, labels = randn(70, 90), torch.zeros(70, dtype=torch.int64)
+    assert samples_of(z, labels, 2).few() is None
+    assert samples_of(z[:64], labels[:64], 2).few() is not None
+    assert Samples([(z[:5], labels[:5]), (z[5:9], labels[5:9])], 2, Guard()).few() is None
+    assert samples_of(z[:5], torch.full((5, 2), 0.5), 2).few() is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -154,3 +155,21 @@ def test_zero_rows_have_a_value_and_a_finite_gradient() -> None:
         assert torch.isfinite(value)
         assert torch.isfinite(gradient).all()
         assert gradient.abs().max() < 1e3
+
+
+@pytest.mark.parametrize("number", [np.float32, np.float64, np.int64])
+def test_numbers_may_be_numpy_s(number: Callable[[float], float]) -> None:
+    labels = Y.clone()
+    expected = VMCR2Loss(3, 4, atoms_per_class=1, weight=20, eps_sq=1, batch_expansion=2, focus=1)(Z, labels)
+    settings = {"weight": 20, "eps_sq": 1, "batch_expansion": 2, "focus": 1}
+    loss = VMCR2Loss(3, 4, atoms_per_class=1, **{name: number(value) for name, value in settings.items()})
+    assert torch.equal(loss(Z, labels), expected)
+    assert type(loss.eps_sq) is type(loss.weight) is float
+    assert torch.equal(MCR2Loss(3, eps_sq=number(1))(Z, labels), MCR2Loss(3, eps_sq=1.0)(Z, labels))
+    with pytest.raises(ValueError, match="eps_sq must be a finite number above 0, got True"):
+        MCR2Loss(3, eps_sq=True)
+
+
+def test_an_array_is_told_to_become_a_tensor() -> None:
+    with pytest.raises(ValueError, match=r"as a tensor; got ndarray: use torch\.as_tensor\(z\)"):
+        MCR2Loss(3)(Z.numpy(), Y)

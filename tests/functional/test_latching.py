@@ -13,7 +13,7 @@ from recording import LargestStorage
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
-from vmcr2.functional import latch, latch_batches, normalize_rows
+from vmcr2.functional import _eigen, latch, latch_batches, normalize_rows
 from vmcr2.functional._eigen import MOMENT_BUDGET, Method
 
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -361,3 +361,25 @@ def test_without_validation_bad_values_set_the_flag(method: Method) -> None:
         assert fault
         assert result[0].isfinite().all()
         assert result[1].isfinite().all()
+
+
+def test_batches_are_summed_in_full_precision_whatever_the_caller_has_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[str] = []
+    add = _eigen.add_moments
+
+    def watched(*arguments: Any) -> None:
+        seen.append(torch.get_float32_matmul_precision())
+        add(*arguments)
+
+    monkeypatch.setattr(_eigen, "add_moments", watched)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        latch_batches([(torch.eye(4), LABELS)] * 2, 2, atoms_per_class=1)
+        latch(torch.eye(4), LABELS, 2, atoms_per_class=1)
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert seen == ["highest"] * 3

@@ -166,3 +166,18 @@ def test_small_precision_is_retried_in_float64() -> None:
     labels = torch.arange(40) % 2
     exact = rate_reduction(z.double(), labels, eps_sq=1e-8).expansion
     assert rate_reduction(z, labels, eps_sq=1e-8).expansion.item() == pytest.approx(exact.item(), rel=1e-2)
+
+
+def test_the_loop_says_where_torch_logdet_is_lost() -> None:
+    z = torch.nn.functional.normalize(torch.randn(6, 8, generator=torch.Generator().manual_seed(0)), dim=1)
+    labels = torch.tensor([0, 0, 0, 1, 1, 1])
+    lost = 0
+    for power in range(8, 13):
+        value = rate_reduction(z, labels, eps_sq=10.0**-power, backend="auto").delta
+        try:
+            assert rate_reduction(z, labels, eps_sq=10.0**-power, backend="loop").delta.isfinite()
+        except ValueError as error:
+            assert "use another backend" in str(error)  # noqa: PT017 - at which ε² is the rounding's affair
+            lost += 1
+        assert value.isfinite()
+    assert lost > 0

@@ -91,3 +91,20 @@ def test_the_first_call_latches() -> None:
     z, labels = batch()
     loss.surrogate(z.requires_grad_(), labels).backward()
     assert loss.latched
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("buffers", [torch.float32, DOUBLE])
+def test_features_of_another_precision_than_the_buffers(name: str, ahead: bool, buffers: torch.dtype) -> None:
+    loss = made(name).to(buffers)
+    twin = copy.deepcopy(loss)
+    z, labels = batch(torch.float32 if buffers == DOUBLE else DOUBLE)
+    left, right = z.clone().requires_grad_(), z.clone().requires_grad_()
+    loss(left, labels).backward()
+    twin.surrogate(right, labels, twin.look_ahead(labels) if ahead else None).backward()  # type: ignore[arg-type]
+    assert left.grad is not None
+    assert right.grad is not None
+    assert torch.allclose(left.grad, right.grad, rtol=1e-3, atol=1e-5)
+    for a, b in zip(loss.buffers(), twin.buffers(), strict=True):
+        assert torch.allclose(a, b, rtol=1e-3, atol=1e-5) if a.is_floating_point() else torch.equal(a, b)

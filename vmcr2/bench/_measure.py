@@ -15,11 +15,17 @@ import torch
 
 from ..train._folder import git_commit
 
+Say = Callable[[str], None]
+"""Is told what is measured next."""
 Job = Callable[[], object]
 CPU = torch.device("cpu")
 
 _WINDOW_SECONDS = 5e-3
 _MOST_REPEATS = 50
+
+
+def silent(text: str) -> None:
+    """Nobody is told."""
 
 
 def interleaved_seconds(

@@ -115,6 +115,12 @@ def dense_variational_work(m: float, d: float, k: float, q: float) -> Work:
     return moments + first + second + product(q, d, q)
 
 
+def few_work(samples: float, d: float, k: float, width: float) -> Work:
+    """Eigenpairs by the classes' Gram matrices: these, 9n³ for their own, and directions made orthonormal."""
+    n = samples / k
+    return product(n, d, n, k) + Work(9 * k * n**3) + product(d, n, n, k) + orthonormalise(d, width, k)
+
+
 def moments_work(samples: float, d: float, k: float) -> Work:
     """Second moments of all classes."""
     return product(d, samples / k, d, k)

@@ -17,7 +17,7 @@ from ..data._split import Part, Reader
 from ..train import Config, recipe
 from ..train._engine import Engine
 from ..train._loop import Trainer
-from ._measure import caption, environment, sentence
+from ._measure import Say, caption, environment, sentence, silent
 
 DATA = ("mnist", "cifar10", "cifar100", "tiny-imagenet")
 
@@ -115,18 +115,20 @@ def _wait(device: torch.device) -> None:
 def run(
     device: torch.device,
     *,
-    data: tuple[str, ...] = DATA,
+    data: tuple[str, ...] | None = None,
     images: int | None = None,
     epochs: int = 5,
+    say: Say = silent,
 ) -> dict[str, Any]:
-    """Everything that `vmcr2 bench epoch` measures; on a CPU with two batches of images unless said."""
+    """Everything that `vmcr2 bench epoch` measures; on a CPU two batches of images, of MNIST alone, unless said."""
     results = []
-    for name in data:
+    for name in data or (DATA if device.type == "cuda" else DATA[:1]):
         for with_compile in COMPILED.get(name, (False,)) if device.type == "cuda" else (False,):
             for title, objective, changes in CONTENDERS:
                 config = recipe(name, objective=objective, compile="yes" if with_compile else "no", latch_every=10**6)
                 config = config.replace(device=device.type, epochs=10**6, **changes)
                 count = images or (None if device.type == "cuda" else 2 * config.batch_size)
+                say(f"{name}, {title}{', compiled' if with_compile else ''}: {count or 'all'} images an epoch")
                 row: dict[str, Any] = {"data": name, "contender": title, "compiled": with_compile}
                 try:
                     row |= measure(config, source_of(name, count), epochs=epochs, device=device)

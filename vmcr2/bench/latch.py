@@ -19,7 +19,19 @@ from ..functional._eigen import (
 )
 from ..functional._linalg import Guard
 from . import _work as work
-from ._measure import Job, caption, environment, figure, interleaved_seconds, once, peak_bytes, sentence, summary
+from ._measure import (
+    Job,
+    Say,
+    caption,
+    environment,
+    figure,
+    interleaved_seconds,
+    once,
+    peak_bytes,
+    sentence,
+    silent,
+    summary,
+)
 from ._rates import measured_rates, rates_line, shares
 
 LATCH = "latch"
@@ -84,7 +96,7 @@ def measure(size: LatchSize, device: torch.device, least: int, rates: dict[str, 
         result["peak_mib"] = peak_bytes(latching, device) / 2**20
         for name, runs in interleaved_seconds(jobs, budget=0.0, least=least, device=device).items():
             result[name] = summary(runs)
-        total = _work(size, isinstance(source, Moments))
+        total = _work(size, source)
         result |= shares(total, result[LATCH]["median_ms"], rates)
         if size.with_eigh:
             result |= _against_eigh(latching, device)
@@ -103,10 +115,14 @@ def _eigenpairs(source: Moments, size: LatchSize) -> object:
     return leading_eigenpairs(source, min(size.atoms, size.d), "subspace", ROUNDS)
 
 
-def _work(size: LatchSize, with_moments: bool) -> work.Work:
+def _work(size: LatchSize, source: Samples | Moments) -> work.Work:
     width = min(size.atoms + OVERSAMPLE, size.d)
-    iteration = work.eigenpairs_work(size.d, size.k, width, ROUNDS, None if with_moments else size.samples)
-    return iteration + work.moments_work(size.samples, size.d, size.k) if with_moments else iteration
+    if isinstance(source, Moments):
+        iteration = work.eigenpairs_work(size.d, size.k, width, ROUNDS, None)
+        return iteration + work.moments_work(size.samples, size.d, size.k)
+    if source.few() is not None:
+        return work.few_work(size.samples, size.d, size.k, size.atoms)
+    return work.eigenpairs_work(size.d, size.k, width, ROUNDS, size.samples)
 
 
 def _against_eigh(latching: Any, device: torch.device) -> dict[str, Any]:
@@ -119,10 +135,15 @@ def _against_eigh(latching: Any, device: torch.device) -> dict[str, Any]:
     }
 
 
-def run(device: torch.device, *, least: int = 7, sizes: list[LatchSize] | None = None) -> dict[str, Any]:
+def run(
+    device: torch.device, *, least: int = 7, sizes: list[LatchSize] | None = None, say: Say = silent
+) -> dict[str, Any]:
     """Everything that `vmcr2 bench latch` measures."""
     rates = measured_rates(device)
-    results = [measure(size, device, least, rates) for size in sizes or SIZES[device.type]]
+    results = []
+    for size in sizes or SIZES[device.type]:
+        say(f"{size.samples} samples, d {size.d}, {size.k} classes")
+        results.append(measure(size, device, least, rates))
     return {"benchmark": "latch", "environment": environment(device), "rates": rates, "results": results}
 
 

@@ -22,6 +22,7 @@ from ._contenders import (
 )
 from ._measure import (
     Job,
+    Say,
     caption,
     captured,
     environment,
@@ -29,6 +30,7 @@ from ._measure import (
     interleaved_seconds,
     peak_bytes,
     sentence,
+    silent,
     summary,
 )
 from ._rates import measured_rates, rates_line, shares
@@ -110,7 +112,9 @@ def _ratios(rows: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
     return ratios
 
 
-def run(device: torch.device, *, budget: float | None = None, sizes: list[Size] | None = None) -> dict[str, Any]:
+def run(
+    device: torch.device, *, budget: float | None = None, sizes: list[Size] | None = None, say: Say = silent
+) -> dict[str, Any]:
     """Everything that `vmcr2 bench objectives` measures; ``budget`` is in seconds per contender, size and mode."""
     cuda = device.type == "cuda"
     if sizes is None:
@@ -118,12 +122,11 @@ def run(device: torch.device, *, budget: float | None = None, sizes: list[Size] 
     if budget is None:
         budget = 0.3 if cuda else 2.0
     rates = measured_rates(device)
-    return {
-        "benchmark": "objectives",
-        "environment": environment(device),
-        "rates": rates,
-        "results": [measure(size, device, budget, rates) for size in sizes],
-    }
+    results = []
+    for size in sizes:
+        say(f"batches of {size.m}, d {size.d}, {size.k} classes")
+        results.append(measure(size, device, budget, rates))
+    return {"benchmark": "objectives", "environment": environment(device), "rates": rates, "results": results}
 
 
 def table(record: dict[str, Any]) -> str:

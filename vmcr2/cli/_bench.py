@@ -32,7 +32,7 @@ def objectives(json_: Json = None, device: Device = "auto", threads: Threads = N
     from ..bench import objectives as bench
 
     chosen = _prepared(json_, device, threads)
-    _show(bench.table, bench.run(chosen), json_)
+    _show(bench.table, bench.run(chosen, say=_say), json_)
 
 
 @bench_app.command()
@@ -40,7 +40,9 @@ def epoch(
     json_: Json = None,
     device: Device = "auto",
     threads: Threads = None,
-    data: Annotated[list[str] | None, typer.Option(help="A data set; all four by default. May be repeated.")] = None,
+    data: Annotated[
+        list[str] | None, typer.Option(help="A data set; all four on a GPU, mnist on a CPU. Repeatable.")
+    ] = None,
     images: Annotated[int | None, typer.Option(help="Fewer than the data set has; two batches on a CPU.")] = None,
 ) -> None:
     """Time epochs of every objective with the paper's network, on random images of a data set's size.
@@ -52,13 +54,13 @@ def epoch(
     from ..bench import epoch as bench
 
     chosen = _prepared(json_, device, threads)
-    names = tuple(data) if data else bench.DATA
-    for name in names:
+    for name in data or ():
         if name not in bench.DATA:
             raise UserError(f"--data takes {', '.join(bench.DATA)}, got {name!r}")
     if images is not None and images < 1:
         raise UserError(f"--images must be at least 1, got {images}")
-    _show(bench.table, bench.run(chosen, data=names, images=images), json_)
+    names = tuple(data) if data else None
+    _show(bench.table, bench.run(chosen, data=names, images=images, say=_say), json_)
 
 
 @bench_app.command()
@@ -71,7 +73,12 @@ def latch(json_: Json = None, device: Device = "auto", threads: Threads = None) 
     from ..bench import latch as bench
 
     chosen = _prepared(json_, device, threads)
-    _show(bench.table, bench.run(chosen), json_)
+    _show(bench.table, bench.run(chosen, say=_say), json_)
+
+
+def _say(text: str) -> None:
+    """What is measured next, apart from the table: it takes minutes on a CPU."""
+    typer.echo(f"{text} …", err=True)
 
 
 def _prepared(target: Path | None, device: str, threads: int | None) -> torch.device:

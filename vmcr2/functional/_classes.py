@@ -148,14 +148,18 @@ class HardClasses:
         """Room per class while shapes are fixed: ``max_class_size``, or 8 standard deviations above an even share."""
         if self.max_class_size is not None:
             return min(self.max_class_size, self.num_samples)
-        share = self.num_samples / self.num_classes
-        return min(math.ceil(share + 8 * math.sqrt(share) + 8), self.num_samples)
+        return min(room(self.num_samples / self.num_classes), self.num_samples)
 
     def _group(self, classes: Tensor, size: int, order: Tensor, starts: Tensor) -> ClassGroup:
         slot = torch.arange(size, device=order.device)
         position = (starts[classes].unsqueeze(1) + slot).clamp_max(self.num_samples - 1)
         filled = slot < self._counts[classes].unsqueeze(1)
         return ClassGroup(classes, torch.where(filled, order[position], self.num_samples))
+
+
+def room(share: float, deviations: float = 8.0) -> int:
+    """For the samples of a class in a batch that has ``share`` of them on average; Poisson's deviation is √share."""
+    return math.ceil(share + deviations * math.sqrt(share) + deviations)
 
 
 class SoftClasses:

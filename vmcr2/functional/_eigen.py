@@ -26,6 +26,8 @@ MOMENT_BUDGET = 2**28
 # of isotropic features, whose directions are all alike, up to 2.5 % (tests/functional/test_eigen.py).
 OVERSAMPLE = 10
 ROUNDS = 12
+# Samples of the largest class up to which eigh of n_j×n_j Gram matrices is the faster way, and exact.
+FEW = 64
 
 
 class Eigenpairs(NamedTuple):
@@ -121,6 +123,15 @@ class Samples:
             yield self._first
             yield from rest
 
+    def few(self) -> tuple[Tensor, HardClasses] | None:
+        """All samples, where they are one batch with at most FEW in each class."""
+        if not isinstance(self.batches, list) or len(self.batches) > 1:
+            return None
+        z, classes = next(iter(self))
+        if not isinstance(classes, HardClasses) or bool((classes.sizes > FEW).any()):
+            return None
+        return z, classes
+
     def _check_repeated(self, sizes: Tensor) -> None:
         if self._sizes is not None:
             self.guard.report(
@@ -156,6 +167,8 @@ def leading_eigenpairs(source: Samples | Moments, count: int, method: Method, ro
         moments = source.moments() if isinstance(source, Samples) else source
         values, vectors = torch.linalg.eigh(_mean(moments.scatter, moments.sizes))
         return _ordered(values, vectors, moments.sizes, count)
+    if isinstance(source, Samples) and (few := source.few()) is not None:
+        return _from_few(*few, count, source.guard)
     if isinstance(source, Samples):
         k, d, like = source.num_classes, source.dim, source.like
     else:
@@ -168,6 +181,20 @@ def leading_eigenpairs(source: Samples | Moments, count: int, method: Method, ro
     product, sizes = source.product(basis)
     values, rotation = torch.linalg.eigh(_mean(basis.mT @ product, sizes))
     return _ordered(values, basis @ rotation, sizes, count)
+
+
+def _from_few(z: Tensor, classes: HardClasses, count: int, guard: Guard) -> Eigenpairs:
+    """By the Gram matrices of the classes' samples, ZZᵀu = λu: Zᵀu is then the eigenvector of ZᵀZ."""
+    k, d = classes.num_classes, z.shape[1]
+    values, vectors = z.new_zeros(k, count), z.new_zeros(k, d, count)
+    for group in classes.groups(guard):
+        samples = group.gather(z)
+        energies, mixing = torch.linalg.eigh(samples @ samples.mT)
+        known = min(count, samples.shape[1])
+        values[group.classes, :known] = energies.flip(-1)[:, :known]
+        vectors[group.classes, :, :known] = (samples.mT @ mixing).flip(-1)[:, :, :known]
+    values = values * safe_reciprocal(classes.sizes).unsqueeze(1)
+    return Eigenpairs(_above_noise(values, d), orthonormal_columns(vectors), classes.sizes)
 
 
 def orthonormal_columns(y: Tensor, *, roughly: bool = False) -> Tensor:
@@ -227,8 +254,11 @@ def _mean(total: Tensor, sizes: Tensor) -> Tensor:
 
 
 def _ordered(values: Tensor, vectors: Tensor, sizes: Tensor, count: int) -> Eigenpairs:
-    values = values.flip(-1)[:, :count]
-    # rounding of sums over d features and, for a small d, over many samples
-    noise = torch.finfo(values.dtype).eps * max(vectors.shape[1], 128) * values[:, :1].clamp_min(0.0)
-    values = torch.where(values > noise, values, 0.0)
+    values = _above_noise(values.flip(-1)[:, :count], vectors.shape[1])
     return Eigenpairs(values, vectors.flip(-1)[:, :, :count], sizes)
+
+
+def _above_noise(values: Tensor, dim: int) -> Tensor:
+    """Without what is rounding of sums over d features and, for a small d, over many samples."""
+    noise = torch.finfo(values.dtype).eps * max(dim, 128) * values[:, :1].clamp_min(0.0)
+    return torch.where(values > noise, values, 0.0)

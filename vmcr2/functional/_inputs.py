@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -12,15 +13,20 @@ from ._classes import Classes, HardClasses, SoftClasses
 from ._linalg import Guard, normalize_rows, tracing, working_dtype
 
 
+def _is_number(value: object) -> bool:
+    """Python's numbers and NumPy's, which grids of settings are made of."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
 def check_positive(value: float, name: str) -> None:
     """A finite scalar above zero."""
-    if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
+    if not (_is_number(value) and math.isfinite(value) and value > 0):
         raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
 
 
 def check_not_negative(value: float, name: str) -> None:
     """A finite scalar of at least zero."""
-    if not (isinstance(value, int | float) and math.isfinite(value) and value >= 0):
+    if not (_is_number(value) and math.isfinite(value) and value >= 0):
         raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}")
 
 
@@ -40,8 +46,8 @@ def check_features(z: Tensor, guard: Guard, *, dim: int | None = None, quick: bo
     ``quick`` leaves the values to later checks where they would only be flagged.
     """
     if not isinstance(z, Tensor) or z.ndim != 2:
-        got = f"shape {tuple(z.shape)}" if isinstance(z, Tensor) else type(z).__name__
-        raise ValueError(f"z must be a matrix of one feature vector per row, (m, d); got {got}")
+        got = f"shape {tuple(z.shape)}" if isinstance(z, Tensor) else f"{type(z).__name__}: use torch.as_tensor(z)"
+        raise ValueError(f"z must be a matrix of one feature vector per row, (m, d), as a tensor; got {got}")
     if not z.is_floating_point():
         raise ValueError(f"z must be floating point, got {z.dtype}: pass z.float()")
     if z.shape[0] == 0 or z.shape[1] == 0:

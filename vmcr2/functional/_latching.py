@@ -20,7 +20,6 @@ from ._linalg import Guard, full_precision
 from ._projections import project_unit_columns
 
 
-@full_precision
 def latch(
     z: Tensor,
     labels: Tensor,
@@ -59,7 +58,7 @@ def latch(
             [0., 1.]]))
     """
     samples = Samples([(z, labels)], num_classes, Guard(validate, fault), max_class_size=max_class_size)
-    return _latch(samples, atoms_per_class, method, rounds, budget, num_samples=len(z))
+    return _latch(samples, samples.like, atoms_per_class, method, rounds, budget, num_samples=len(z))
 
 
 def latch_batches(
@@ -89,19 +88,25 @@ def latch_batches(
     """
     guard = Guard(validate, fault)
     samples = Samples(batches, num_classes, guard, normalize=normalize, max_class_size=max_class_size)
-    with torch.autocast(samples.like.device.type, enabled=False):
-        return _latch(samples, atoms_per_class, method, rounds, budget, num_samples=None)
+    return _latch(samples, samples.like, atoms_per_class, method, rounds, budget, num_samples=None)
 
 
+@full_precision  # on the device of ``like``: batches are read in here
 @torch.no_grad()
 def _latch(
-    samples: Samples, atoms_per_class: int, method: Method, rounds: int, budget: int, num_samples: int | None
+    samples: Samples,
+    like: Tensor,
+    atoms_per_class: int,
+    method: Method,
+    rounds: int,
+    budget: int,
+    num_samples: int | None,
 ) -> tuple[Tensor, Tensor]:
     check_count(atoms_per_class, "atoms_per_class")
     k, d, s = samples.num_classes, samples.dim, atoms_per_class
     source = eigenpair_source(samples, num_samples, budget)
     pairs = leading_eigenpairs(source, min(s, d), method, rounds)
-    filler = project_unit_columns(pseudo_random((d, k * s), samples.like)).reshape(d, k, s).transpose(0, 1)
+    filler = project_unit_columns(pseudo_random((d, k * s), like)).reshape(d, k, s).transpose(0, 1)
     atoms = torch.cat(
         [pairs.vectors, filler[:, :, d:]], dim=2
     )  # more atoms than dimensions: the rest without structure

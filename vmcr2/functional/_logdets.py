@@ -32,7 +32,9 @@ def expansion(z: Tensor, eps_sq: float, backend: Backend, guard: Guard) -> Tenso
     m, d = z.shape
     alpha = d / (m * eps_sq)
     if backend == "loop":
-        return 0.5 * torch.logdet(_identity(d, z) + alpha * z.T @ z)
+        value = 0.5 * torch.logdet(_identity(d, z) + alpha * z.T @ z)
+        _report_lost(value, guard)
+        return value
     wanted = wants_gradient(z)
     use_gram = _smaller_side_is_gram(m, d, backend)
     with torch.no_grad():
@@ -60,7 +62,7 @@ def expansion_gradient(z: Tensor, eps_sq: float, guard: Guard) -> Tensor:
 def compression(z: Tensor, classes: Classes, eps_sq: float, backend: Backend, guard: Guard) -> Tensor:
     """R_c(Z, Π) of checked features and classes."""
     if backend == "loop":
-        return _class_loop(z, classes, eps_sq)
+        return _class_loop(z, classes, eps_sq, guard)
     if isinstance(classes, SoftClasses):
         return _soft(z, classes, eps_sq, backend, guard)
     return _hard(z, classes, eps_sq, backend, guard)
@@ -162,7 +164,7 @@ def _share(z: Tensor, P: Tensor, W: Tensor, root: Tensor, factor: Tensor, use_gr
     return torch.where(member, (W * z).sum(1) / torch.where(member, root, 1.0), woodbury)
 
 
-def _class_loop(z: Tensor, classes: Classes, eps_sq: float) -> Tensor:
+def _class_loop(z: Tensor, classes: Classes, eps_sq: float, guard: Guard) -> Tensor:
     """The textbook: a d×d ``torch.logdet`` per present class, differentiated by autograd."""
     m, d = z.shape
     identity = _identity(d, z)
@@ -176,7 +178,16 @@ def _class_loop(z: Tensor, classes: Classes, eps_sq: float) -> Tensor:
             size, scatter = classes.sizes[j], members.T @ members
         if size > 0:
             total = total + size / (2 * m) * torch.logdet(identity + d / (size * eps_sq) * scatter)
+    _report_lost(total, guard)
     return total
+
+
+def _report_lost(value: Tensor, guard: Guard) -> None:
+    """``torch.logdet`` is NaN where rounding has made a determinant negative; the other backends have no such case."""
+    guard.report(
+        ~torch.isfinite(value.detach()),
+        lambda: "torch.logdet lost I + α·ZᵀZ in rounding: use another backend, a larger eps_sq, or float64",
+    )
 
 
 def _smaller_side_is_gram(samples: int, dim: int, backend: Backend) -> bool:

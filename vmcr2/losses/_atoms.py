@@ -51,9 +51,9 @@ class AtomState(PreciseBuffers):
         self.dim = dim
         self.atoms_per_class = atoms_per_class
         self.codes_rule = codes
-        self.codes_trace = codes_trace
+        self.codes_trace = float(codes_trace)
         self.keep_trace = keep_trace
-        self.multiplier_rate = multiplier_rate
+        self.multiplier_rate = float(multiplier_rate)
         self.normalize = normalize
         self.max_class_size = max_class_size
         self.validate = validate

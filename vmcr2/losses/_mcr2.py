@@ -72,7 +72,7 @@ class MCR2Loss(PreciseBuffers):
         if dim is not None:
             check_count(dim, "dim")
         self.num_classes = num_classes
-        self.eps_sq = eps_sq
+        self.eps_sq = float(eps_sq)
         self.memory = memory
         self.dim = dim
         self.normalize = normalize

@@ -33,7 +33,7 @@ class DeviceScalars:
         for name, value in values.items():
             if value is not None or name not in EXCLUSIVE:
                 check_scalar(value, name)
-        self._values = values
+        self._values = {name: None if value is None else float(value) for name, value in values.items()}
         self._index = {name: i for i, name in enumerate(values)}
         self._mirror = torch.empty(0, device="cpu")
         self.to(torch.device("cpu"))

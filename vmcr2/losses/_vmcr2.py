@@ -123,10 +123,10 @@ class VMCR2Loss(AtomState):
                 mu=mu, weight=weight, batch_expansion=batch_expansion, nu_dictionary=nu_dictionary, nu_codes=nu_codes
             ),
         )
-        self.eps_sq = eps_sq
-        self.scale = min(1.0, SCALED_DIM / dim) if scale is None else scale
+        self.eps_sq = float(eps_sq)
+        self.scale = min(1.0, SCALED_DIM / dim) if scale is None else float(scale)
         self.debias = debias
-        self.focus = focus
+        self.focus = float(focus)
         self.cap_codes_step = cap_codes_step
 
     @full_precision
@@ -161,7 +161,8 @@ class VMCR2Loss(AtomState):
             x = z.detach()
             if not self._is_latched:
                 self._latch_on(x, labels)
-            ahead = self.look_ahead(labels) if ahead is None else ahead
+            if ahead is None or ahead.classes.sizes.dtype != x.dtype:  # made in another precision, it is made again
+                ahead = self._ahead(labels, x)
             if with_expansion is None:
                 with_expansion = tracing() or self.batch_expansion != 0
             gradient, atoms = variational_pull(
@@ -184,8 +185,13 @@ class VMCR2Loss(AtomState):
     @torch.no_grad()
     def look_ahead(self, labels: Tensor) -> Ahead:
         """What the next :meth:`surrogate` needs of the labels, Γ and A alone, for while the network computes z."""
-        classes = self._classes(labels)
-        classes.look_ahead(self._guard())
+        return self._ahead(labels, self.dictionary)
+
+    def _ahead(self, labels: Tensor, like: Tensor) -> Ahead:
+        guard = self._guard()
+        rows = like.new_empty(len(labels), 0)
+        classes = read_classes(labels, rows, self.num_classes, guard, self.max_class_size)
+        classes.look_ahead(guard)
         return Ahead(classes, self._prepared(classes))
 
     @full_precision
@@ -256,10 +262,6 @@ class VMCR2Loss(AtomState):
         if self.mu is not None:
             return weight_from(self.scalars.device("mu", like.dtype), None, m)
         return weight_from(None, self.scalars.device("weight", like.dtype), m)
-
-    def _classes(self, labels: Tensor) -> Classes:
-        like = self.dictionary.new_empty(len(labels), 0)
-        return read_classes(labels, like, self.num_classes, self._guard(), self.max_class_size)
 
     def extra_repr(self) -> str:
         """The arguments that matter most."""
