@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from vmcr2.sklearn import NearestSubspaceClassifier, RateReductionClassifier, RateReductionEmbedding
@@ -83,6 +84,74 @@ def test_partial_fit_needs_its_classes(estimator: Any) -> None:
         type(estimator)(class_weight="balanced").partial_fit(X, y, classes=[0, 1])
 
 
+@pytest.mark.parametrize("estimator", CLASSIFIERS, ids=named)
+def test_a_first_batch_that_fails_leaves_nothing_behind(estimator: Any) -> None:
+    fresh = clone(estimator)
+    with pytest.raises(ValueError, match="labels that are not among classes: 2"):
+        fresh.partial_fit(X, y + 1, classes=[0, 1])
+    with pytest.raises(NotFittedError):
+        fresh.predict(X)
+    with pytest.raises(ValueError, match="classes must be given to the first call"):
+        fresh.partial_fit(X, y)
+    wide = np.column_stack([X, y])
+    fresh.partial_fit(wide, y + 1, classes=[1, 2])
+    assert fresh.classes_.tolist() == [1, 2]
+    assert set(fresh.partial_fit(wide, y + 1).predict(wide)) <= {1, 2}
+
+
+@pytest.mark.parametrize("objective", ["vmcr2", "mcr2", "ce"])
+def test_a_first_batch_that_diverges_leaves_nothing_behind(objective: str) -> None:
+    good = RateReductionClassifier(objective, lr=0.1, hidden=(8,), random_state=0)
+    model = clone(good).set_params(lr=1e30)
+    with pytest.raises(ValueError, match="training diverged in epoch 1: choose a smaller lr than 1e"):
+        model.partial_fit(X, y, classes=[0, 1])
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    model.set_params(lr=0.1).partial_fit(X, y, classes=[0, 1])
+    assert np.array_equal(model.predict_proba(X), good.partial_fit(X, y, classes=[0, 1]).predict_proba(X))
+
+
+@pytest.mark.parametrize("estimator", CLASSIFIERS, ids=named)
+@pytest.mark.parametrize("begin", ["fit", "partial_fit"])
+def test_later_classes_must_be_the_same(estimator: Any, begin: str) -> None:
+    model = clone(estimator)
+    model = model.fit(X, y) if begin == "fit" else model.partial_fit(X, y, classes=[0, 1])
+    before = model.partial_fit(X, y, classes=np.array([1, 0])).predict_proba(X)
+    for other in ([0, 1, 2], [0], ["a", "b"]):
+        with pytest.raises(ValueError, match=r"is not the same as on last call to partial_fit, was: \[0, 1\]"):
+            model.partial_fit(X, y, classes=other)
+    assert np.array_equal(model.predict_proba(X), before)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "bad"),
+    [
+        (ALL[0], {"n_components": 99}),
+        (ALL[0], {"class_weight": {5: 0}}),
+        (ALL[1], {"epochs": 0}),
+        (ALL[1], {"lr": 1e30}),
+        (ALL[1], {"class_weight": {5: 0}}),
+        (ALL[2], {"epochs": 0}),
+        (ALL[2], {"lr": 1e30}),
+    ],
+)
+def test_a_fit_that_fails_changes_nothing(estimator: Any, bad: dict[str, Any]) -> None:
+    def output() -> np.ndarray:
+        return model.transform(X) if hasattr(model, "transform") else model.predict_proba(X)
+
+    model = clone(estimator).set_params(**bad)
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        model.fit(X, y + 5)
+    with pytest.raises(NotFittedError):
+        output()
+    model = clone(estimator).fit(X, y)
+    before = output()
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        model.set_params(**bad).fit(2 - X, y + 5)
+    assert model.classes_.tolist() == [0, 1]
+    assert np.array_equal(output(), before)
+
+
 @pytest.mark.parametrize("objective", ["vmcr2", "mcr2"])
 def test_sample_weights_where_the_maths_has_none(objective: str) -> None:
     with pytest.raises(ValueError, match="a coding rate is of a set of points and has no term per sample"):
@@ -98,13 +167,35 @@ def test_sample_weights_where_the_maths_has_none(objective: str) -> None:
         ({"epochs": 0}, "epochs must be a whole number above 0, got 0"),
         ({"lr": -1.0}, "lr must be a number above 0, got -1.0"),
         ({"dim": 2.5}, "dim must be a whole number above 0, got 2.5"),
+        ({"dim": "a"}, "dim must be a whole number above 0, got 'a'"),
+        ({"dim": True}, "dim must be a whole number above 0, got True"),
+        ({"n_components": "a"}, "n_components must be a whole number above 0, got 'a'"),
+        ({"n_iter_no_change": 0}, "n_iter_no_change must be a whole number above 0, got 0"),
+        ({"hidden": 64}, r"hidden must be whole numbers above 0, one per layer, such as \(256, 256\), got 64"),
+        ({"hidden": (8, 0)}, r"hidden must be whole numbers above 0, .* got \(8, 0\)"),
+        ({"hidden": None}, "hidden must be whole numbers above 0, .* got None"),
+        ({"weight_decay": "a"}, "weight_decay must be a number of at least 0, got 'a'"),
+        ({"batch_expansion": -1}, "batch_expansion must be a number of at least 0, got -1"),
+        ({"device": "cuda:99"}, "device must be one that torch can use here, such as 'cpu', got 'cuda:99'"),
+        ({"device": "gpu"}, "device must be one that torch can use here, such as 'cpu', got 'gpu'"),
+        ({"device": None}, "device must be one that torch can use here, such as 'cpu', got None"),
         ({"validation_fraction": 1.0}, r"validation_fraction must lie in \[0, 1\), got 1.0"),
+        ({"validation_fraction": "a"}, r"validation_fraction must lie in \[0, 1\), got 'a'"),
         ({"lr": 1e30, "epochs": 20}, "training diverged in epoch 1: choose a smaller lr"),
     ],
 )
 def test_arguments(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         RateReductionClassifier(**arguments).fit(X, y)
+
+
+def test_arguments_of_the_others() -> None:
+    with pytest.raises(ValueError, match="n_components must be a whole number above 0, got 'a'"):
+        RateReductionEmbedding("a").fit(X, y)
+    with pytest.raises(ValueError, match=r"n_components must be a whole number above 0, got 2\.5"):
+        NearestSubspaceClassifier(2.5).fit(X, y)
+    with pytest.raises(TypeError, match=r"network must be a torch\.nn\.Module or a function that makes one, got int"):
+        RateReductionClassifier(network=3).fit(X, y)
 
 
 def test_refusals_that_make_no_sense() -> None:

@@ -103,6 +103,30 @@ def test_pipelines_grids_and_folds(wine: Any) -> None:
     assert chain.fit(X, y).score(X, y) > 0.95
 
 
+def test_numpy_s_numbers_are_numbers(wine: Any) -> None:
+    X, y = wine
+    grid = GridSearchCV(
+        RateReductionClassifier(random_state=0, **QUICK),
+        {"weight": np.array([5, 20]), "lr": np.array([0.1, 0.3], dtype=np.float32), "dim": np.array([12])},
+        cv=2,
+        error_score="raise",
+    )
+    assert grid.fit(X, y).best_score_ > 0.85
+    whole = {"dim": 12, "epochs": 6, "batch_size": 60, "atoms_per_class": 3, "n_components": 2, "n_iter_no_change": 3}
+    real = {"lr": 0.25, "weight_decay": 0.125, "eps_sq": 0.5, "weight": 5.0, "batch_expansion": 0.25}
+    plain = RateReductionClassifier(
+        hidden=(16,), validation_fraction=0.25, early_stopping=True, random_state=0, **whole, **real
+    )
+    numpy_s = clone(plain).set_params(
+        hidden=np.array([16]),
+        validation_fraction=np.float32(0.25),
+        **{name: np.int64(value) for name, value in whole.items()},
+        **{name: np.float32(value) for name, value in real.items()},
+    )
+    assert np.array_equal(numpy_s.fit(X, y).predict_proba(X), plain.fit(X, y).predict_proba(X))
+    assert NearestSubspaceClassifier(np.int64(2)).fit(X, y).subspaces_.bases.shape[2] == 2
+
+
 @pytest.mark.parametrize("objective", ["vmcr2", "mcr2", "ce"])
 def test_the_seed_decides_and_torch_s_is_left_alone(objective: str, wine: Any) -> None:
     X, y = wine
@@ -145,7 +169,7 @@ def test_any_network(wine: Any) -> None:
     given = linear(13, 20)
     weights = given[0].weight.clone()
     for network in (given, linear):
-        model = RateReductionClassifier(network=network, dim=20, epochs=40, random_state=0).fit(X, y)
+        model = RateReductionClassifier(network=network, hidden=None, dim=20, epochs=40, random_state=0).fit(X, y)
         assert model.score(X, y) > 0.9
         assert torch.equal(given[0].weight, weights)
         assert clone(model).fit(X, y).score(X, y) == model.score(X, y) or network is given

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer, load_digits, load_wine
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold, cross_val_score, train_test_split
 from sklearn.neighbors import NearestCentroid
 from sklearn.svm import SVC
 
-from vmcr2.sklearn import NearestSubspaceClassifier, RateReductionClassifier
+from vmcr2.sklearn import NearestSubspaceClassifier, RateReductionClassifier, RateReductionEmbedding
+from vmcr2.sklearn._base import default_dim
 from vmcr2.sklearn._calibration import expected_calibration_error, fit_temperature, stratified_holdout
 
 PIXELS = {"standardize": False, "random_state": 0}
@@ -75,6 +76,48 @@ def test_small_tables(load: Any) -> None:
         assert cross_val_score(model, X, y, cv=FOLDS).mean() > 0.94
 
 
+def test_small_units_are_not_constant_columns() -> None:
+    X, y = load_iris(return_X_y=True)
+    model = RateReductionClassifier(epochs=30, random_state=0)
+    plain = model.fit(X, y).predict_proba(X)
+    small = X * 2.0**-40  # exact, so that standardised columns are the same bit by bit
+    assert np.array_equal(model.fit(small, y).predict_proba(small), plain)
+    constant = np.column_stack([small, np.full(150, 1e6 / 3), np.zeros(150), np.full(150, 1e-20 / 3)])
+    assert model.fit(constant, y).score(constant, y) > 0.9
+    assert model.featurizer_.scale[4:].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("batch_size", [1, 2])
+def test_the_smallest_batches(batch_size: int) -> None:
+    X, y = load_iris(return_X_y=True)
+    settings = {"batch_size": batch_size, "validation_fraction": 0, "random_state": 0}
+    model = RateReductionClassifier("ce", epochs=5, lr=0.03, **settings).fit(X[:149], y[:149])
+    assert model.score(X, y) > 0.8
+    three = RateReductionClassifier(**settings).partial_fit(X[[0, 50, 100]], y[[0, 50, 100]], classes=[0, 1, 2])
+    assert three.predict(X[[0, 50, 100]]).tolist() == [0, 1, 2]
+
+
+def test_no_batch_is_of_one_sample() -> None:
+    X = np.random.RandomState(0).randn(40, 4)
+    for batch_size in range(1, 12):
+        model = RateReductionEmbedding(4, epochs=1, hidden=(4,), batch_size=batch_size)
+        trainer = model._new_trainer(X, model._settings(3, 40), np.random.RandomState(0))
+        for n in range(2, 40):
+            batches = trainer.batches(n, np.random.RandomState(0), None)
+            assert sorted(np.concatenate(batches)) == list(range(n))
+            assert min(map(len, batches)) >= 2
+            assert max(map(len, batches)) <= max(3, batch_size)
+            assert batch_size < 3 or len(batches) == -(-n // batch_size)
+
+
+def test_many_classes_do_not_make_many_dimensions() -> None:
+    assert [default_dim(k) for k in (2, 10, 30, 100, 110, 512, 600)] == [26, 128, 150, 500, 512, 512, 600]
+    X, y = np.random.RandomState(0).randn(220, 8), np.arange(220) % 110
+    z = RateReductionEmbedding(epochs=1, hidden=(8,)).fit_transform(X, y)
+    assert z.shape == (220, 512)
+    assert np.allclose(np.linalg.norm(z, axis=1), 1)
+
+
 def test_probabilities_are_calibrated(fitted: RateReductionClassifier, split: Any) -> None:
     _, X, _, y = split
     p = fitted.predict_proba(X)
@@ -133,6 +176,8 @@ def test_early_stopping_keeps_the_best(split: Any) -> None:
     assert model.n_iter_ < 100
     assert len(model.validation_scores_) == model.n_iter_ // 3 or len(model.validation_scores_) > 2
     assert model.score(test, truth) > 0.9
+    model.set_params(early_stopping=False, epochs=2).fit(X, y)
+    assert not hasattr(model, "validation_scores_")
 
 
 def test_batches_as_they_come(split: Any) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import copy
 import math
 from collections.abc import Callable, Iterator
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,22 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
-from torch import Tensor, nn
+from torch import nn
 
+from ._arguments import number, usable_device, whole, widths
 from ._calibration import Array
-from ._training import LR, MOST_EPOCHS, OBJECTIVES, WEIGHT_DECAY, Featurizer, Settings, Trainer, build_network, seeded
+from ._training import (
+    LR,
+    MOST_EPOCHS,
+    OBJECTIVES,
+    WEIGHT_DECAY,
+    Featurizer,
+    Samples,
+    Settings,
+    Trainer,
+    build_network,
+    seeded,
+)
 
 _CHUNK = 4096
 
@@ -25,55 +36,77 @@ _CHUNK = 4096
 class RateReductionBase(BaseEstimator):  # type: ignore[misc]
     """A featurizer trained by one of the three objectives."""
 
+    classes_: Array
     featurizer_: Featurizer
 
-    def _settings(self, num_classes: int, dim: int | None, samples: int) -> Settings:
+    _dim_argument = "dim"
+    """The argument that gives the number of features."""
+
+    def _settings(self, num_classes: int, samples: int) -> Settings:
         """The arguments with every None replaced, and checked."""
         if self.objective not in OBJECTIVES:
             raise ValueError(f"objective must be one of {', '.join(OBJECTIVES)}, got {self.objective!r}")
-        dim = default_dim(num_classes) if dim is None else dim
-        batch = int(self.batch_size) if _whole(self.batch_size) else 1
-        settings = Settings(
+        given = getattr(self, self._dim_argument)
+        dim = default_dim(num_classes) if given is None else whole(self._dim_argument, given)
+        batch_size = whole("batch_size", self.batch_size)
+        epochs = default_epochs(self.objective, samples, batch_size) if self.epochs is None else self.epochs
+        atoms = min(12, dim, max(2, 2 * dim // num_classes)) if self.atoms_per_class is None else self.atoms_per_class
+        decay = WEIGHT_DECAY[self.objective] if self.weight_decay is None else self.weight_decay
+        return Settings(
             objective=self.objective,
             num_classes=num_classes,
             dim=dim,
-            epochs=default_epochs(self.objective, samples, batch) if self.epochs is None else self.epochs,
-            batch_size=self.batch_size,
-            lr=LR[self.objective] if self.lr is None else self.lr,
-            weight_decay=WEIGHT_DECAY[self.objective] if self.weight_decay is None else self.weight_decay,
-            eps_sq=self.eps_sq,
-            weight=self.weight,
-            batch_expansion=self.batch_expansion,
-            atoms_per_class=(
-                min(12, dim, max(2, 2 * dim // num_classes)) if self.atoms_per_class is None else self.atoms_per_class
-            ),
-            device=torch.device(self.device),
+            hidden=widths(self.hidden) if self.network is None else (),
+            epochs=whole("epochs", epochs),
+            batch_size=batch_size,
+            lr=number("lr", LR[self.objective] if self.lr is None else self.lr),
+            weight_decay=number("weight_decay", decay, zero=True),
+            eps_sq=number("eps_sq", self.eps_sq),
+            weight=number("weight", self.weight),
+            batch_expansion=number("batch_expansion", self.batch_expansion, zero=True),
+            atoms_per_class=whole("atoms_per_class", atoms),
+            device=usable_device(self.device),
         )
-        for name in ("dim", "epochs", "batch_size", "atoms_per_class"):
-            value = getattr(settings, name)
-            if not _whole(value):
-                raise ValueError(f"{name} must be a whole number above 0, got {value!r}")
-        for name in ("lr", "eps_sq", "weight"):
-            value = getattr(settings, name)
-            if not isinstance(value, Real) or not 0 < float(value) < math.inf:
-                raise ValueError(f"{name} must be a number above 0, got {value!r}")
-        return settings
 
     def _new_trainer(self, X: Array, settings: Settings, rng: np.random.RandomState) -> Trainer:
         mean, scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
         if self.standardize:
             mean, spread = X.mean(axis=0), X.std(axis=0)
-            # a constant column has a spread of rounding errors
-            scale = np.where(spread > 1e-10 * np.maximum(1.0, np.abs(mean)), spread, 1.0)
+            # a constant column has a spread of rounding errors, which are as small as its numbers are
+            scale = np.where(spread > 1e-10 * np.abs(X).max(axis=0), spread, 1.0)
         sample = torch.zeros(2, X.shape[1])
         with seeded(rng, settings.device):
-            network = build_network(self.network, X.shape[1], settings.dim, self.hidden, sample)
+            network = build_network(self.network, X.shape[1], settings.dim, settings.hidden, sample)
             return Trainer(settings, Featurizer(network.float(), mean, scale))
 
-    def _inputs(self, X: Array, settings: Settings, featurizer: Featurizer) -> Tensor:
-        """Standardised in float64, then float32 for the network."""
-        x: Tensor = featurizer.standardize(torch.tensor(X, dtype=torch.float64, device=settings.device))
-        return x.float()
+    def _samples(
+        self, trainer: Trainer, X: Array, labels: Array, logs: Array | None = None, weights: Array | None = None
+    ) -> Samples:
+        """Rows and labels for the trainer, by the logarithms of class weights and, for cross-entropy, by weights."""
+        settings = trainer.settings
+        # standardised in float64, then float32 for the network
+        x = trainer.featurizer.standardize(torch.tensor(X, dtype=torch.float64, device=settings.device)).float()
+        targets = torch.as_tensor(labels).to(settings.device)
+        if logs is None:
+            return Samples(x, targets)
+        by_class = np.exp(logs - logs.max())[labels]
+        if settings.objective == "ce":
+            by_sample = by_class if weights is None else weights * by_class
+            return Samples(x, targets, weights=torch.as_tensor(by_sample, dtype=torch.float32, device=settings.device))
+        return Samples(x, targets, draw=by_class / by_class.sum() if np.ptp(logs) > 0 else None)
+
+    def _run(
+        self, trainer: Trainer, data: Samples, rng: np.random.RandomState, stop: Callable[[int], bool] | None = None
+    ) -> None:
+        """All epochs under a progress bar, or until ``stop`` says so."""
+        settings = trainer.settings
+        with seeded(rng, settings.device), progress(self.verbose, settings.epochs) as tick:
+
+            def after_epoch(epoch: int) -> bool:
+                tick(f"{settings.objective}, loss {trainer.loss_curve[-1]:.3f}" if trainer.loss_curve else "training")
+                return stop is not None and stop(epoch)
+
+            trainer.run(data, rng, after_epoch)
 
     def _keep(self, trainer: Trainer) -> None:
         # in float64, so that a point's features do not depend on the batch in which it comes
@@ -106,13 +139,12 @@ class RateReductionBase(BaseEstimator):  # type: ignore[misc]
         return np.random.RandomState(check_random_state(self.random_state).randint(2**31 - 1))
 
 
-def _whole(value: Any) -> bool:
-    return isinstance(value, Integral) and int(value) > 0
-
-
 def default_dim(num_classes: int) -> int:
-    """13 per class up to the paper's 128 (10 classes), and at least its 5 per class (500 for 100 classes)."""
-    return max(5 * num_classes, min(128, 13 * num_classes))
+    """13 per class up to the paper's 128 (10 classes), at least its 5 per class (500 for 100 classes), at most 512.
+
+    A step costs d³ and more. But k orthogonal subspaces need k dimensions: beyond 512 classes there is one each.
+    """
+    return max(num_classes, min(512, max(5 * num_classes, min(128, 13 * num_classes))))
 
 
 def default_epochs(objective: str, samples: int, batch_size: int) -> int:

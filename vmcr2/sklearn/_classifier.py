@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,12 @@ from scipy.special import softmax
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ..classifiers import NearestSubspace
-from ._base import progress
+from ._arguments import check_components, whole
 from ._calibration import Array, fit_temperature, stratified_holdout
 from ._labels import encode, log_weights, need_pairs, need_two_classes
 from ._partial import PartialFit
 from ._scores import SubspaceScores, relative_residuals
-from ._training import Head, Settings, Trainer, accuracy_of, seeded
+from ._training import EarlyStopping, Head, Settings, Trainer
 
 
 class RateReductionClassifier(SubspaceScores, PartialFit):
@@ -27,11 +27,13 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
         objective: "vmcr2" (variational, the default), "mcr2" (exact) or "ce" (cross-entropy, as a yardstick; it
             predicts by its linear head).
         n_components: dimensions of every class's subspace; ⌊dim/k⌋ by default.
-        dim: the number of features d; by default 13 per class up to 128, at least 5 per class.
+        dim: the number of features d; by default 13 per class up to 128, at least 5 per class, at most 512
+            (or one per class, if more).
         hidden: widths of the default network's layers (Linear, BatchNorm, ReLU).
         network: another network: a ``torch.nn.Module`` (copied, not changed) or a function (in_features, dim) -> one.
         epochs: passes over the data; by default about 300 steps, at most 200 epochs (100 for mcr2 and ce), at least 30.
-        batch_size: the largest batch; small data is one batch.
+        batch_size: the largest batch; small data is one batch. BatchNorm needs two samples, so that 1 means 2, and a
+            single sample that is left over joins another batch.
         lr: learning rate at the start of the cosine; by default 0.3 (vmcr2), 0.03 (mcr2), 1.0 (ce).
         weight_decay: by default 2e-3 (vmcr2) or 5e-4.
         eps_sq: ε² of the coding rates.
@@ -65,6 +67,8 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
     >>> model.score(X, y) > 0.9
     True
     """
+
+    validation_scores_: list[float]
 
     def __init__(
         self,
@@ -120,11 +124,11 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
         """
         X, y = validate_data(self, X, y, dtype=np.float64, order="C")
         weights = self._sample_weight(X, fit_params)
-        self.classes_, labels = encode(y)
-        need_two_classes(type(self).__name__, self.classes_)
-        need_pairs(type(self).__name__, self.classes_, labels)
-        settings = self._checked_settings(len(X))
-        self._class_weights(y)
+        classes, labels = encode(y)
+        need_two_classes(type(self).__name__, classes)
+        need_pairs(type(self).__name__, classes, labels)
+        settings = self._checked_settings(len(classes), len(X))
+        logs = log_weights(self.class_weight, classes, y)
         rng = self._random()
         held = stratified_holdout(labels, self.validation_fraction, rng)
         if not held.any():
@@ -132,9 +136,21 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
         else:
             kept = ~held
         trainer = self._new_trainer(X[kept], settings, rng)
-        self._trainer = None
-        self._fitted_trainer = trainer
-        self._train(trainer, (X[kept], labels[kept], weights[kept]), (X[held], labels[held]), rng)
+        data = self._samples(trainer, X[kept], labels[kept], logs, weights[kept])
+        stop = None
+        if self.early_stopping:
+            held_out = self._samples(trainer, X[held], labels[held])
+            stop = EarlyStopping(trainer, data, held_out, self.n_components, self.n_iter_no_change)
+        self._run(trainer, data, rng, stop)
+        # what was learned before is replaced only now, so that a fit that fails leaves it as it was
+        if hasattr(self, "validation_scores_"):
+            del self.validation_scores_
+        if stop is not None:
+            stop.go_back()
+            self.validation_scores_ = stop.scores
+        self.classes_ = classes
+        self._trainer, self._fitted_trainer = None, trainer
+        self._weigh(logs)
         self._keep(trainer)
         self.head_ = self._head_of(trainer)
         self.classifier_ = self._subspaces_of(X[kept], labels[kept])
@@ -170,15 +186,12 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
         novelty: Array = -scores.max(axis=1) if self.head_ is None else 1 - softmax(scores, axis=1).max(axis=1)
         return novelty
 
-    def _checked_settings(self, samples: int) -> Settings:
-        settings = self._settings(len(self.classes_), self.dim, samples)
-        if self.n_components is not None and not 1 <= self.n_components <= settings.dim:
-            raise ValueError(
-                f"n_components must lie between 1 and {settings.dim}, the number of dimensions (dim), "
-                f"got {self.n_components}"
-            )
-        if not 0 <= self.validation_fraction < 1:
-            raise ValueError(f"validation_fraction must lie in [0, 1), got {self.validation_fraction}")
+    def _checked_settings(self, num_classes: int, samples: int) -> Settings:
+        settings = self._settings(num_classes, samples)
+        check_components(self.n_components, settings.dim, "the number of dimensions (dim)")
+        whole("n_iter_no_change", self.n_iter_no_change)
+        if not isinstance(self.validation_fraction, Real) or not 0 <= self.validation_fraction < 1:
+            raise ValueError(f"validation_fraction must lie in [0, 1), got {self.validation_fraction!r}")
         return settings
 
     def _sample_weight(self, X: Array, fit_params: dict[str, Any]) -> Array:
@@ -194,58 +207,10 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
         weights: Array = _check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True)
         return weights
 
-    def _class_weights(self, y: Array, *, partial: bool = False) -> None:
-        logs = log_weights(self.class_weight, self.classes_, y, partial=partial)
+    def _weigh(self, logs: Array) -> None:
         # cross-entropy has its weights in the loss already
         self.class_log_weights_ = np.zeros_like(logs) if self.objective == "ce" else logs
         self._drawn = logs
-
-    def _train(
-        self, trainer: Trainer, data: tuple[Array, Array, Array], held: tuple[Array, Array], rng: np.random.RandomState
-    ) -> None:
-        settings = trainer.settings
-        x, labels = self._inputs(data[0], settings, trainer.featurizer), torch.as_tensor(data[1]).to(settings.device)
-        by_class = np.exp(self._drawn - self._drawn.max())[data[1]]
-        draw = weights = None
-        if settings.objective == "ce":
-            weights = torch.as_tensor(data[2] * by_class, dtype=torch.float32, device=settings.device)
-        elif np.ptp(self._drawn) > 0:
-            draw = by_class / by_class.sum()
-        with seeded(rng, settings.device), progress(self.verbose, settings.epochs) as tick:
-            stop = self._stopping(trainer, x, labels, held) if self.early_stopping else None
-
-            def after_epoch(epoch: int) -> bool:
-                tick(f"{settings.objective}, loss {trainer.loss_curve[-1]:.3f}" if trainer.loss_curve else "training")
-                return stop is not None and stop(epoch)
-
-            trainer.run(x, labels, rng, draw=draw, weights=weights, after_epoch=after_epoch)
-            if stop is not None:
-                trainer.featurizer.load_state_dict(self._best[0])
-                trainer.objective.load_state_dict(self._best[1])
-                del self._best
-
-    def _stopping(
-        self, trainer: Trainer, x: torch.Tensor, labels: torch.Tensor, held: tuple[Array, Array]
-    ) -> Callable[[int], bool]:
-        """Looks at the hold-out every few epochs, keeps the best state, and says when to stop."""
-        held_x = self._inputs(held[0], trainer.settings, trainer.featurizer)
-        held_labels = torch.as_tensor(held[1]).to(held_x.device)
-        every = max(1, min(5, self.n_iter_no_change // 3))
-        self.validation_scores_: list[float] = []
-        best_at, best = 0, -1.0
-
-        def stop(epoch: int) -> bool:
-            nonlocal best_at, best
-            if (epoch + 1) % every and epoch + 1 < trainer.settings.epochs:
-                return False
-            score = accuracy_of(trainer, (x, labels), (held_x, held_labels), self.n_components)
-            self.validation_scores_.append(score)
-            if score > best:
-                best, best_at = score, epoch
-                self._best = copy.deepcopy((trainer.featurizer.state_dict(), trainer.objective.state_dict()))
-            return epoch - best_at >= self.n_iter_no_change
-
-        return stop
 
     def _subspaces_of(self, X: Array, labels: Array) -> NearestSubspace:
         subspaces = NearestSubspace(len(self.classes_), self.n_components)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ._base import RateReductionBase, progress
+from ._base import RateReductionBase
 from ._calibration import Array
 from ._labels import encode, need_pairs, need_two_classes
-from ._training import seeded
 
 
 class RateReductionEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RateReductionBase):  # type: ignore[misc]
@@ -20,7 +18,7 @@ class RateReductionEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
     All samples train; nothing is held out. Arguments are those of :class:`RateReductionClassifier`, but
     ``n_components`` is here the number of features of the output (there ``dim``): by default 13 per class up to 128, at
-    least 5 per class.
+    least 5 per class, at most 512 (or one per class, if more).
 
     Attributes: ``classes_``, ``n_features_in_``, ``feature_names_in_``, ``network_``, ``loss_curve_``, ``n_iter_``.
 
@@ -29,6 +27,8 @@ class RateReductionEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     >>> RateReductionEmbedding(16, epochs=5, random_state=0).fit_transform(X, y).shape
     (150, 16)
     """
+
+    _dim_argument = "n_components"
 
     def __init__(
         self,
@@ -70,20 +70,15 @@ class RateReductionEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     def fit(self, X: Any, y: Any) -> RateReductionEmbedding:
         """Train the network on rows and their labels."""
         X, y = validate_data(self, X, y, dtype=np.float64, order="C")
-        self.classes_, labels = encode(y)
-        need_two_classes(type(self).__name__, self.classes_)
-        need_pairs(type(self).__name__, self.classes_, labels)
-        settings = self._settings(len(self.classes_), self.n_components, len(X))
+        classes, labels = encode(y)
+        need_two_classes(type(self).__name__, classes)
+        need_pairs(type(self).__name__, classes, labels)
+        settings = self._settings(len(classes), len(X))
         rng = self._random()
         trainer = self._new_trainer(X, settings, rng)
-        x = self._inputs(X, settings, trainer.featurizer)
-        with seeded(rng, settings.device), progress(self.verbose, settings.epochs) as tick:
-
-            def after_epoch(_epoch: int) -> bool:
-                tick(f"{settings.objective}, loss {trainer.loss_curve[-1]:.3f}" if trainer.loss_curve else "training")
-                return False
-
-            trainer.run(x, torch.as_tensor(labels).to(settings.device), rng, after_epoch=after_epoch)
+        self._run(trainer, self._samples(trainer, X, labels), rng)
+        # last, so that a fit that fails leaves nothing behind
+        self.classes_ = classes
         self._keep(trainer)
         self._n_features_out = settings.dim
         return self
@@ -92,6 +87,10 @@ class RateReductionEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         """Unit features, (n, n_components)."""
         check_is_fitted(self)
         return self._features(self._validated(X))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        # scikit-learn's own rule takes n_features_in_ for fitted, which a failed fit has too
+        return hasattr(self, "classes_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

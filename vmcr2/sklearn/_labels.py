@@ -23,6 +23,21 @@ def encode(y: Array, classes: Array | None = None) -> tuple[Array, Array]:
     return classes, np.searchsorted(classes, y).astype(np.int64)
 
 
+def partial_classes(name: str, given: Any, known: Array | None) -> Array:
+    """All classes of ``partial_fit``: the first call gives them, later calls may repeat them."""
+    if known is None:
+        if given is None:
+            raise ValueError("classes must be given to the first call of partial_fit: all labels that may come")
+        known = np.unique(given)
+        need_two_classes(name, known)
+    elif given is not None and not np.array_equal(np.unique(given), known):
+        raise ValueError(
+            f"classes={given!r} is not the same as on last call to partial_fit, was: {known.tolist()}; "
+            "leave classes out, or begin anew with a clone"
+        )
+    return known
+
+
 def unseen(y: Array, classes: Array) -> list[Any]:
     """Labels that are not among the classes."""
     known = set(classes.tolist())

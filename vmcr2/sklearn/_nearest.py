@@ -10,9 +10,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ..classifiers import NearestSubspace
+from ._arguments import check_components
 from ._calibration import RECENT, START, Array, fit_temperature, holdout_by_content
-from ._labels import encode, log_weights, need_two_classes
-from ._scores import SubspaceScores, relative_residuals
+from ._labels import encode, log_weights, need_two_classes, partial_classes
+from ._scores import SubspaceScores, relative_residuals, with_moments
 
 _HELD_OUT = 0.1
 
@@ -52,12 +53,14 @@ class NearestSubspaceClassifier(SubspaceScores, BaseEstimator):  # type: ignore[
         X, y = validate_data(self, X, y, dtype=np.float64, order="C")
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         X, y, weights = X[weights > 0], y[weights > 0], weights[weights > 0]
-        self.classes_, labels = encode(y)
-        need_two_classes(type(self).__name__, self.classes_)
-        self.class_log_weights_ = log_weights(self.class_weight, self.classes_, y)
+        classes, labels = encode(y)
+        need_two_classes(type(self).__name__, classes)
+        self._check_components(X)
+        logs = log_weights(self.class_weight, classes, y)
+        # what was learned before is replaced only now, so that a fit that fails leaves it as it was
+        self.classes_, self.class_log_weights_ = classes, logs
         self.intercept_ = _row_length(X, weights) if self.fit_intercept else 0.0
         rows = self._lifted(X)
-        self._check_components(rows.shape[1])
         self._calibrate(rows, labels, weights, holdout_by_content(X, _HELD_OUT))
         self.subspaces_ = self._learn(rows, labels, weights)
         self._sizes = np.bincount(labels, minlength=len(self.classes_))
@@ -67,41 +70,30 @@ class NearestSubspaceClassifier(SubspaceScores, BaseEstimator):  # type: ignore[
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> NearestSubspaceClassifier:
         """Add a batch. The first call needs ``classes``, all labels that may come."""
         first = not hasattr(self, "classes_")
-        if first and classes is None:
-            raise ValueError("classes must be given to the first call of partial_fit: all labels that may come")
+        known = partial_classes(type(self).__name__, classes, None if first else self.classes_)
         X, y = validate_data(self, X, y, dtype=np.float64, order="C", reset=first)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        _, labels = encode(y, known)
         if first:
-            self._begin(X, weights, np.unique(classes))
-        _, labels = encode(y, self.classes_)
+            self._begin(X, weights, known)
+        elif self._recent is None:
+            self.subspaces_ = with_moments(self.subspaces_, torch.as_tensor(self._sizes))
         rows = self._lifted(X)
-        if self._recent is None:
-            self._continue_from_fit()
         if not first:
             self._calibrate_on_recent(rows, labels)
         self.subspaces_.partial_fit(_tensor(rows, weights), torch.as_tensor(labels))
+        # last: a first call that fails leaves an estimator that is not fitted
+        self.classes_ = known
         return self
 
     def _begin(self, X: Array, weights: Array, classes: Array) -> None:
-        need_two_classes(type(self).__name__, classes)
-        self.classes_ = classes
+        self._check_components(X)
         self.class_log_weights_ = log_weights(self.class_weight, classes, classes, partial=True)
         self.intercept_ = _row_length(X, weights) if self.fit_intercept else 0.0
-        self._check_components(self._lifted(X[:1]).shape[1])
         self.subspaces_ = NearestSubspace(len(classes), self.n_components)
         self.temperature_ = START
         self._recent = (np.empty((0, len(classes))), np.empty(0, dtype=np.int64))
         self.holdout_novelty_ = np.empty(0)
-
-    def _continue_from_fit(self) -> None:
-        # fit keeps no moments, but its subspaces and their energies are the leading part of them
-        bases, energies = self.subspaces_.bases, self.subspaces_.energies
-        sizes = torch.as_tensor(self._sizes, dtype=bases.dtype)
-        self.subspaces_ = NearestSubspace(len(self.classes_), bases.shape[2])
-        self.subspaces_.scatter = (bases * (energies * sizes[:, None])[:, None]) @ bases.mT
-        self.subspaces_.sizes = sizes
-        self.subspaces_._stale = True
-        self._recent = (np.empty((0, len(self.classes_))), np.empty(0, dtype=np.int64))
 
     def _calibrate_on_recent(self, rows: Array, labels: Array) -> None:
         seen, known = self._recent or (np.empty((0, len(self.classes_))), np.empty(0, dtype=np.int64))
@@ -122,11 +114,8 @@ class NearestSubspaceClassifier(SubspaceScores, BaseEstimator):  # type: ignore[
         subspaces = NearestSubspace(len(self.classes_), self.n_components)
         return subspaces.fit(_tensor(rows, weights), torch.as_tensor(labels))
 
-    def _check_components(self, dim: int) -> None:
-        if self.n_components is not None and not 1 <= self.n_components <= dim:
-            raise ValueError(
-                f"n_components must lie between 1 and {dim}, the number of dimensions, got {self.n_components}"
-            )
+    def _check_components(self, X: Array) -> None:
+        check_components(self.n_components, X.shape[1] + bool(self.fit_intercept), "the number of dimensions")
 
     def _lifted(self, X: Array) -> Array:
         return np.column_stack([X, np.full(len(X), self.intercept_)]) if self.fit_intercept else X

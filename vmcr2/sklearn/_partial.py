@@ -11,7 +11,8 @@ from sklearn.utils.validation import validate_data
 from ..classifiers import NearestSubspace
 from ._base import RateReductionBase
 from ._calibration import RECENT, START, Array
-from ._labels import encode, need_two_classes
+from ._labels import encode, log_weights, partial_classes
+from ._scores import with_moments
 from ._training import Trainer, seeded
 
 _KEPT = 0.9
@@ -32,28 +33,26 @@ class PartialFit(RateReductionBase):
         After ``fit`` the network goes on from what was learned.
         """
         first = not hasattr(self, "classes_")
-        if first and classes is None:
-            raise ValueError("classes must be given to the first call of partial_fit: all labels that may come")
+        known = partial_classes(type(self).__name__, classes, None if first else self.classes_)
         X, y = validate_data(self, X, y, dtype=np.float64, order="C", reset=first)
         if len(X) < 2:
             raise ValueError("partial_fit needs at least two samples at a time: BatchNorm needs a spread")
+        _, labels = encode(y, known)
         if first:
-            self.classes_ = np.unique(classes)
-            need_two_classes(type(self).__name__, self.classes_)
-            self._class_weights(self.classes_, partial=True)
+            self._weigh(log_weights(self.class_weight, known, known, partial=True))
             self.temperature_, self.holdout_novelty_ = START, np.empty(0)
-        _, labels = encode(y, self.classes_)
-        trainer = self._trainer or self._begin(X)
+        trainer = self._begin(X, len(known)) if first or self._trainer is None else self._trainer
         if not first:
             self._calibrate_on_recent(X, labels)
         self._one_pass(trainer, X, labels)
+        # last: a first call that fails leaves an estimator that is not fitted
+        self.classes_ = known
         return self
 
-    def _begin(self, X: Array) -> Trainer:
+    def _begin(self, X: Array, k: int) -> Trainer:
         """A trainer and an empty classifier; after ``fit`` with its network, head and dictionary."""
-        settings = self._checked_settings(len(X))
+        settings = self._checked_settings(k, len(X))
         self._rng = self._random()
-        k = len(self.classes_)
         self._recent: tuple[Array, Array, Array] = (np.empty((0, k)), np.empty(0, dtype=np.int64), np.empty(0))
         self._trainer = self._fitted_trainer or self._new_trainer(X, settings, self._rng)
         for group in self._trainer.optimizer.param_groups:
@@ -61,31 +60,25 @@ class PartialFit(RateReductionBase):
         return self._trainer
 
     def _one_pass(self, trainer: Trainer, X: Array, labels: Array) -> None:
-        device = trainer.settings.device
-        x, targets = self._inputs(X, trainer.settings, trainer.featurizer), torch.as_tensor(labels).to(device)
-        weights = torch.as_tensor(np.exp(self._drawn)[labels], dtype=torch.float32, device=device)
-        by_class = np.exp(self._drawn - self._drawn.max())[labels]
-        draw = by_class / by_class.sum() if np.ptp(self._drawn) > 0 and trainer.settings.objective != "ce" else None
-        with seeded(self._rng, device):
-            trainer.epoch(x, targets, self._rng, draw, weights)
-        trainer.loss_curve.append(trainer.loss(x, targets))
+        data = self._samples(trainer, X, labels, self._drawn)
+        with seeded(self._rng, trainer.settings.device):
+            trainer.epoch(data, self._rng)
+        trainer.loss_curve.append(trainer.loss(data.x, data.labels))
         self._keep(trainer)
         self.head_ = self._head_of(trainer)
-        self._follow(X, labels)
+        self._follow(X, labels, trainer.settings.num_classes)
 
-    def _follow(self, X: Array, labels: Array) -> None:
+    def _follow(self, X: Array, labels: Array, k: int) -> None:
         """Add the batch's features to the second moments, which forget."""
-        old = getattr(self, "classifier_", None)
-        new = NearestSubspace(len(self.classes_), self.n_components)
-        if old is not None and len(old.sizes):
-            present = torch.as_tensor(np.bincount(labels, minlength=len(self.classes_)) > 0)
-            keep = torch.where(present, _KEPT, 1.0).to(old.scatter.dtype)
-            new.scatter, new.sizes = old.scatter * keep[:, None, None], old.sizes * keep
-        elif old is not None:
-            # after fit: its subspaces and their energies, as if of one batch
-            new.scatter = (old.bases * old.energies[:, None] * len(X)) @ old.bases.mT
-            new.sizes = torch.full((len(self.classes_),), float(len(X)), dtype=old.bases.dtype)
-        self.classifier_ = new.partial_fit(torch.as_tensor(self._features(X)), torch.as_tensor(labels))
+        subspaces = getattr(self, "classifier_", None) or NearestSubspace(k, self.n_components)
+        if len(subspaces.sizes):
+            present = torch.as_tensor(np.bincount(labels, minlength=k) > 0)
+            keep = torch.where(present, _KEPT, 1.0).to(subspaces.scatter.dtype)
+            subspaces.scatter *= keep[:, None, None]
+            subspaces.sizes *= keep
+        elif subspaces.fitted:
+            subspaces = with_moments(subspaces, torch.full((k,), float(len(X))))  # as if of one batch
+        self.classifier_ = subspaces.partial_fit(torch.as_tensor(self._features(X)), torch.as_tensor(labels))
 
     def _calibrate_on_recent(self, X: Array, labels: Array) -> None:
         fresh = (self._raw_scores(X), labels, self._novelty(X))

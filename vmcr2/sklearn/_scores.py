@@ -27,6 +27,19 @@ def relative_residuals(subspaces: NearestSubspace, z: Array) -> Array:
     return result
 
 
+def with_moments(fitted: NearestSubspace, sizes: torch.Tensor) -> NearestSubspace:
+    """The same subspaces, to which ``partial_fit`` can add.
+
+    ``fit`` keeps no moments, but its bases and their energies are the leading part of them.
+    """
+    sizes = sizes.to(fitted.bases.dtype)
+    subspaces = NearestSubspace(len(sizes), fitted.bases.shape[2])
+    subspaces.scatter = (fitted.bases * (fitted.energies * sizes[:, None])[:, None]) @ fitted.bases.mT
+    subspaces.sizes = sizes
+    subspaces._stale = True
+    return subspaces
+
+
 class SubspaceScores(ClassifierMixin):  # type: ignore[misc]
     """Predictions out of ``_residuals(X)``; the estimator sets classes_, temperature_, class_log_weights_, …"""
 
@@ -34,6 +47,10 @@ class SubspaceScores(ClassifierMixin):  # type: ignore[misc]
     temperature_: float
     class_log_weights_: Array
     holdout_novelty_: Array
+
+    def __sklearn_is_fitted__(self) -> bool:
+        # scikit-learn's own rule takes n_features_in_ for fitted, which a failed fit has too
+        return hasattr(self, "classes_")
 
     def _residuals(self, X: Any) -> Array:
         raise NotImplementedError

@@ -35,6 +35,7 @@ class Settings:
     objective: str
     num_classes: int
     dim: int
+    hidden: tuple[int, ...]
     epochs: int
     batch_size: int
     lr: float
@@ -44,6 +45,18 @@ class Settings:
     batch_expansion: float
     atoms_per_class: int
     device: torch.device
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Standardised inputs and their labels, on the device."""
+
+    x: Tensor
+    labels: Tensor
+    draw: Array | None = None
+    """Probabilities by which an epoch draws its rows; None takes every row once."""
+    weights: Tensor | None = None
+    """Of cross-entropy's terms."""
 
 
 class Head(nn.Module):
@@ -83,8 +96,9 @@ class Featurizer(nn.Module):
 def build_network(network: Any, in_features: int, dim: int, hidden: tuple[int, ...], sample: Tensor) -> nn.Module:
     """The MLP, a copy of the given module, or what the given function makes."""
     if network is None:
-        return MLP(in_features, dim, tuple(hidden), batch_norm=True)
-    built = copy.deepcopy(network) if isinstance(network, nn.Module) else network(in_features, dim)
+        return MLP(in_features, dim, hidden, batch_norm=True)
+    made = callable(network) and not isinstance(network, nn.Module)
+    built = network(in_features, dim) if made else copy.deepcopy(network)
     if not isinstance(built, nn.Module):
         raise TypeError(f"network must be a torch.nn.Module or a function that makes one, got {type(built).__name__}")
     with torch.no_grad():
@@ -139,24 +153,26 @@ class Trainer:
     def batches(self, n: int, rng: np.random.RandomState, draw: Array | None) -> list[Array]:
         """Rows of an epoch, shuffled, in batches of about one size; with ``draw``, drawn by these probabilities."""
         rows = rng.permutation(n) if draw is None else rng.choice(n, size=n, p=draw)
-        return np.array_split(rows, math.ceil(n / max(2, self.settings.batch_size)))
+        # BatchNorm needs two rows: where the batch size is 2 and n odd, a batch has three
+        return np.array_split(rows, max(1, min(math.ceil(n / self.settings.batch_size), n // 2)))
 
-    def epoch(
-        self, x: Tensor, labels: Tensor, rng: np.random.RandomState, draw: Array | None, weights: Tensor | None
-    ) -> None:
+    def epoch(self, data: Samples, rng: np.random.RandomState) -> None:
         """One pass; V-MCR² must have been latched, or latches on the first batch."""
         self.featurizer.train()
-        batches = self.batches(len(x), rng, draw)
-        for rows in map(torch.as_tensor, batches):
+        for rows in map(torch.as_tensor, self.batches(len(data.x), rng, data.draw)):
             self.optimizer.zero_grad(set_to_none=True)
-            z = self.featurizer(x[rows])
+            z, labels = self.featurizer(data.x[rows]), data.labels[rows]
             if isinstance(self.objective, Head):
-                loss = self.objective(z, labels[rows], None if weights is None else weights[rows])
+                loss = self.objective(z, labels, None if data.weights is None else data.weights[rows])
             else:
-                loss = self.objective.surrogate(z, labels[rows])
+                loss = self.objective.surrogate(z, labels)
             loss.backward()
             self.optimizer.step()
         self.epochs_done += 1
+        if not bool(self.features(data.x[:2]).isfinite().all()):
+            raise ValueError(
+                f"training diverged in epoch {self.epochs_done}: choose a smaller lr than {self.settings.lr:g}"
+            )
 
     def latch(self, x: Tensor, labels: Tensor) -> None:
         """Dictionary and codes anew from the training set (Algorithm 2); nothing for the other objectives."""
@@ -178,16 +194,7 @@ class Trainer:
         self.objective.train()
         return value
 
-    def run(
-        self,
-        x: Tensor,
-        labels: Tensor,
-        rng: np.random.RandomState,
-        *,
-        draw: Array | None = None,
-        weights: Tensor | None = None,
-        after_epoch: Callable[[int], bool] | None = None,
-    ) -> None:
+    def run(self, data: Samples, rng: np.random.RandomState, after_epoch: Callable[[int], bool]) -> None:
         """All epochs, the learning rate falling to 0 along a cosine; stops where ``after_epoch`` says so."""
         epochs = self.settings.epochs
         log_every = max(1, epochs // LOG_POINTS)
@@ -195,26 +202,53 @@ class Trainer:
             for group in self.optimizer.param_groups:
                 group["lr"] = self.settings.lr * 0.5 * (1 + math.cos(math.pi * epoch / epochs))
             if epoch % LATCH_EVERY == 0:
-                self.latch(x, labels)
-            self.epoch(x, labels, rng, draw, weights)
-            if not bool(self.features(x[:2]).isfinite().all()):
-                raise ValueError(
-                    f"training diverged in epoch {epoch + 1}: choose a smaller lr than {self.settings.lr:g}"
-                )
+                self.latch(data.x, data.labels)
+            self.epoch(data, rng)
             if (epoch + 1) % log_every == 0 or epoch + 1 == epochs:
                 few = slice(0, 2 * self.settings.batch_size)
-                self.loss_curve.append(self.loss(x[few], labels[few]))
-            if after_epoch is not None and after_epoch(epoch):
+                self.loss_curve.append(self.loss(data.x[few], data.labels[few]))
+            if after_epoch(epoch):
                 break
 
 
-@torch.no_grad()
-def accuracy_of(trainer: Trainer, train: tuple[Tensor, Tensor], held: tuple[Tensor, Tensor], n: int | None) -> float:
-    """The accuracy on held-out samples of the head, or of the training samples' subspaces (n components)."""
-    z = trainer.features(held[0])
-    if isinstance(trainer.objective, Head):
-        predicted = trainer.objective.linear(z).argmax(1)
-    else:
-        subspaces = NearestSubspace(trainer.settings.num_classes, n)
-        predicted = subspaces.fit(trainer.features(train[0]), train[1]).predict(z)
-    return float((predicted == held[1]).double().mean())
+class EarlyStopping:
+    """Looks at the hold-out every few epochs, keeps the best state, and says when to stop."""
+
+    def __init__(
+        self, trainer: Trainer, train: Samples, held: Samples, n_components: int | None, patience: int
+    ) -> None:
+        self.trainer = trainer
+        self.train = train
+        self.held = held
+        self.n_components = n_components
+        self.patience = patience
+        self.scores: list[float] = []
+        self._best, self._best_at = -1.0, 0
+
+    def __call__(self, epoch: int) -> bool:
+        """Whether to stop after this epoch."""
+        every = max(1, min(5, self.patience // 3))
+        if (epoch + 1) % every and epoch + 1 < self.trainer.settings.epochs:
+            return False
+        self.scores.append(self.accuracy())
+        if self.scores[-1] > self._best:
+            self._best, self._best_at = self.scores[-1], epoch
+            parts = (self.trainer.featurizer, self.trainer.objective)
+            self._states = copy.deepcopy([part.state_dict() for part in parts])
+        return epoch - self._best_at >= self.patience
+
+    def go_back(self) -> None:
+        """To the best state, which exists: the last epoch is always looked at."""
+        self.trainer.featurizer.load_state_dict(self._states[0])
+        self.trainer.objective.load_state_dict(self._states[1])
+
+    @torch.no_grad()
+    def accuracy(self) -> float:
+        """On the hold-out, of the head or of the training samples' subspaces."""
+        z = self.trainer.features(self.held.x)
+        if isinstance(self.trainer.objective, Head):
+            predicted = self.trainer.objective.linear(z).argmax(1)
+        else:
+            subspaces = NearestSubspace(self.trainer.settings.num_classes, self.n_components)
+            predicted = subspaces.fit(self.trainer.features(self.train.x), self.train.labels).predict(z)
+        return float((predicted == self.held.labels).double().mean())

@@ -1,0 +1,52 @@
+"""Arguments as people give them: checked, and as Python's own numbers, since a grid search gives numpy's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def whole(name: str, value: Any) -> int:
+    """A whole number above 0."""
+    if not _is_whole(value):
+        raise ValueError(f"{name} must be a whole number above 0, got {value!r}")
+    return int(value)
+
+
+def number(name: str, value: Any, *, zero: bool = False) -> float:
+    """A finite number above 0, or of at least 0."""
+    if not isinstance(value, Real) or not 0 <= float(value) < math.inf or (value == 0 and not zero):
+        raise ValueError(f"{name} must be a number {'of at least' if zero else 'above'} 0, got {value!r}")
+    return float(value)
+
+
+def widths(hidden: Any) -> tuple[int, ...]:
+    """The sizes of the default network's layers."""
+    if not isinstance(hidden, Sequence | np.ndarray) or not all(map(_is_whole, hidden)):
+        raise ValueError(f"hidden must be whole numbers above 0, one per layer, such as (256, 256), got {hidden!r}")
+    return tuple(map(int, hidden))
+
+
+def usable_device(given: Any) -> torch.device:
+    """A device that holds a number and gives it back."""
+    try:
+        device = torch.device(given)
+        torch.zeros((), device=device).item()
+    except (AssertionError, RuntimeError, TypeError) as error:
+        raise ValueError(f"device must be one that torch can use here, such as 'cpu', got {given!r}") from error
+    return device
+
+
+def check_components(n_components: Any, dim: int, dim_is: str) -> None:
+    """None, or at most as many as there are dimensions."""
+    if n_components is not None and whole("n_components", n_components) > dim:
+        raise ValueError(f"n_components must lie between 1 and {dim}, {dim_is}, got {n_components}")
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) > 0
