@@ -121,3 +121,8 @@ def test_everything_public_is_documented_with_an_example() -> None:
         if callable(thing) and not isinstance(thing, type) and thing.__module__.startswith("vmcr2"):
             assert thing.__doc__, name
             assert ">>>" in thing.__doc__ or name == "normalize_rows", f"{name} has no runnable example"
+
+
+def test_the_package_lists_what_it_offers() -> None:
+    assert set(dir(vmcr2)) == set(vmcr2.__all__), "for completion: what is imported late too, and nothing else"
+    assert all(hasattr(vmcr2, name) for name in dir(vmcr2))

@@ -34,3 +34,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(train, name)
     raise AttributeError(f"module 'vmcr2' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

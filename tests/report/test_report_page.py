@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -112,6 +113,15 @@ def test_an_unfinished_run_says_so_and_how_to_go_on(made: dict[str, Path]) -> No
     assert "7 of 50 epochs" in text
     assert f"vmcr2 train --resume --out {made['failed']}" in text
     assert "has not finished" not in page([read_run(made["plain"])])
+    assert "did not get as far as its evaluation" in text
+
+
+def test_a_run_of_a_sweep_says_how_its_features_are_kept(made: dict[str, Path], tmp_path: Path) -> None:
+    run = Path(shutil.copytree(made["plain"], tmp_path / "run"))
+    (run / "evaluation.safetensors").unlink()
+    text = page([read_run(run)])
+    assert "a sweep keeps them with --keep-weights" in text
+    assert "did not get as far" not in text
 
 
 def test_an_old_folder_says_what_it_lacks(made: dict[str, Path]) -> None:

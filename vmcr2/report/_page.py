@@ -105,7 +105,9 @@ def _lead(runs: list[RunRecord], groups: int) -> str:
 def _inner(run: RunRecord, label: str, index: int, payload: dict[str, Any], maps: int) -> dict[str, Any]:
     found = inner_products(run, per_class=30 if maps <= _FEW_RUNS else 16)
     if found is None:
-        return {"label": label, "absent": "No features: the run did not get as far as its evaluation."}
+        finished = "it was made without them: a sweep keeps them with --keep-weights"
+        why = finished if run.summary is not None else "the run did not get as far as its evaluation"
+        return {"label": label, "absent": f"No features: {why}."}
     key = f"inner-{index}"
     payload[key] = _payload.inner_map(found, run.names())
     return {"label": label, "key": key, "says": inner_sentence(run, found), "classes": len(found.classes)}
