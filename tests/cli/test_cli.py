@@ -29,7 +29,8 @@ from vmcr2.data import DATASETS, Source, open_data, plain
 from vmcr2.data._digits import DigitsReader
 from vmcr2.models import build
 from vmcr2.train import FAMILIES, RECIPES, Config, find_recipe
-from vmcr2.train._folder import read_tensors
+from vmcr2.train._config import ACTS_WITH
+from vmcr2.train._folder import read_tensors, write_tensors
 from vmcr2.train._recipes import default_origin
 
 ROOT = Path(vmcr2.__file__).parent.parent
@@ -389,6 +390,12 @@ def mistake(tmp_path: Path) -> Callable[..., None]:
         (("train", "--set", "mu=1", "--set", "weight=2"), ("mu or weight",)),
         (("train", "--set", "model=resnet19"), ("resnet19", "resnet18")),
         (("train", "--set", "data=digitz"), ("digitz", "did you mean digits")),
+        (
+            ("train", "--objective", "ce", "--set", "focus=3"),
+            ("focus acts with vmcr2 only, and the objective is ce: leave it out",),
+        ),
+        (("train", "--data", "x"), ("digits is part of scikit-learn and needs no path", "leave --data")),
+        (("data", "verify", "digits", "--data", "x"), ("needs no path",)),
         (("train", "--epochs", "0"), ("epochs must be at least 1",)),
         (("train", "--seed", "-1"), ("seed must be at least 0",)),
         (("train", "--holdout", "1437"), ("holdout must lie between 1 and 1436",)),
@@ -591,6 +598,26 @@ def test_evaluate_of_a_run_with_a_holdout_reads_the_test_set() -> None:
     assert tree(Path("run")) == before
 
 
+def test_other_data_than_a_run_s_own_are_noticed(mistake: Callable[..., None]) -> None:
+    write_mnist(Path("raw"))
+    small = ("--epochs", "1", "--set", "batch_size=20", "--set", "dim=20", "--set", "atoms_per_class=2")
+    assert in_process("train", "mnist", "--data", "raw", *small, "--json", "--out", "run").code == 0
+    assert in_process("evaluate", "run", "--json").err == ""
+    write_mnist(Path("other"), train=60)
+    said = in_process("evaluate", "run", "--data", "other", "--json")
+    assert said.code == 0
+    assert "test_accuracy" in strict(said.out)
+    expected = "run was begun with other training data than other holds now: figures made on these are not those of its"
+    assert said.err == f"vmcr2: {expected} summary.json\n"
+    Path("raw").rename("away")
+    Path("other").rename("raw")
+    finished = in_process("train", "--resume", "--out", "run")
+    assert finished.code == 0
+    assert "other training data" in finished.out
+    Path("run/summary.json").unlink()
+    mistake("train", "--resume", "--out", "run", words=("begun with other training data", "another --out"))
+
+
 def test_evaluate_of_a_run_that_did_not_finish(mistake: Callable[..., None], begun: Path) -> None:
     mistake("evaluate", str(begun), words=("did not finish",))
 
@@ -636,8 +663,9 @@ def test_a_recipe_shows_every_value_and_its_origin(name: str) -> None:
         shown = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
         origin = found.origins.get(key, default_origin(key))
         assert re.fullmatch(rf"  {key} +{re.escape(shown)} *{re.escape(origin)}", line), line
-        # as it is shown it can be given to --set
-        assert getattr(found.config.with_settings([f"{key}={shown}"]), key) == value
+        # as it is shown it can be given to --set, where it acts
+        if ACTS_WITH.get(key, found.config.objective) == found.config.objective:
+            assert getattr(found.config.with_settings([f"{key}={shown}"]), key) == value
 
 
 def test_a_recipe_of_the_paper_names_sections() -> None:
@@ -722,6 +750,16 @@ def test_data_pack_has_a_default_place_where_it_is_found_again() -> None:
     assert in_process("data", "verify", "mnist").code == 0
 
 
+def test_home_is_spelt_out_by_every_command(tmp_path: Path) -> None:
+    write_mnist(tmp_path / "home" / "raw")
+    assert in_process("data", "pack", "mnist", "--from=~/raw", "--to=~/packed").code == 0
+    assert in_process("data", "verify", "mnist", "--data=~/packed").code == 0
+    small = ("--epochs", "1", "--set", "batch_size=20", "--set", "dim=20", "--set", "atoms_per_class=2")
+    assert in_process("train", "mnist", "--data=~/packed", *small, "--json", "--out", "run").code == 0
+    assert in_process("evaluate", "run", "--data=~/raw", "--json") == in_process("evaluate", "run", "--json")
+    assert not Path("~").exists()
+
+
 def test_data_pack_overwrites_nothing(mistake: Callable[..., None]) -> None:
     write_mnist(Path("raw"))
     Path("mine.safetensors").write_text("my work")
@@ -771,7 +809,23 @@ def test_a_holdout_needs_no_test_files() -> None:
     assert strict(said.out)["holdout_images"] == 10
 
 
+def test_a_report_without_a_confusion_matrix() -> None:
+    """Runs of very many classes have none."""
+    assert in_process("train", "--epochs", "1", "--json", "--out", "run").code == 0
+    path = Path("run/evaluation.safetensors")
+    kept = {name: value for name, value in read_tensors(path).items() if name != "confusion"}
+    write_tensors(path, kept, {"class_names": json.dumps([str(digit) for digit in range(10)])})
+    said = in_process("report", "run", "--figures", "pictures")
+    assert (said.code, said.err) == (0, "")
+    assert not list(Path("pictures").rglob("*confusion*"))
+
+
 # ---- help, version, and the true command
+
+
+def test_every_command_is_there_once() -> None:
+    names = [command.name or command.callback.__name__ for command in app.registered_commands if command.callback]
+    assert sorted(names) == ["evaluate", "recipes", "report", "sweep", "train"]
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,11 @@ def test_the_test_set_stays_unread(monkeypatch: pytest.MonkeyPatch) -> None:
         (("digits", "--grid", "lr=fast", "--out", "s"), ("lr takes a number, got 'fast'",)),
         (("digits", "--grid", "lr", "--out", "s"), ("--grid takes key=v1,v2",)),
         (("digits", "--grid", "seed=0", "--seeds", "1", "--out", "s"), ("give one of them",)),
+        (
+            ("digits", "--objective", "ce", "--grid", "weight=5,20", "--out", "s"),
+            ("weight acts with vmcr2 only, and the objective is ce",),
+        ),
+        (("digits", "--data", "x", "--out", "s"), ("digits is part of scikit-learn and needs no path",)),
         (("digits", "--seeds", "a", "--out", "s"), ("seed takes a whole number, got 'a'",)),
         (("digitz", "--out", "s"), ("there is no recipe 'digitz'", "did you mean digits")),
         (("digits", "--objective", "mse", "--out", "s"), ("mse", "vmcr2 or mcr2 or ce")),

@@ -82,6 +82,26 @@ def test_the_places_and_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert open_data("mnist").path == folders[2] / "mnist.safetensors"
 
 
+def test_digits_take_no_path(tmp_path: Path) -> None:
+    for reach in (open_data, verify):
+        with pytest.raises(DataError, match=r"^digits is part of scikit-learn and needs no path, got .*: leave --data"):
+            reach("digits", tmp_path)
+
+
+def test_home_is_spelt_out_wherever_a_path_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell leaves the ~ of ``--data=~/x`` alone."""
+    home = tmp_path / "home"
+    write_mnist(home / "raw")
+    file = pack("mnist", Path("~/raw"), Path("~/packed"))
+    assert file == home / "packed" / "mnist.safetensors"
+    assert open_data("mnist", "~/packed").path == file
+    assert str(file) in verify("mnist", Path("~/packed"))
+    monkeypatch.setenv("VMCR2_DATA", "~/packed")
+    assert open_data("mnist").path == file
+    with pytest.raises(DataError, match=str(home / "nowhere")):
+        open_data("mnist", "~/nowhere")
+
+
 def test_a_path_is_the_only_place(tmp_path: Path) -> None:
     write_mnist(Path("data"))
     assert open_data("mnist").path == Path("data")

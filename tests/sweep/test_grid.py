@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from typing import Any
 
+import numpy as np
 import pytest
 
 from vmcr2.sweep import Point, grid, read_axes
@@ -71,6 +73,20 @@ def test_a_value_given_twice_is_one_point() -> None:
 def test_what_is_wrong_with_a_grid_is_said(texts: list[str], words: str) -> None:
     with pytest.raises(UserError, match=words):
         grid(recipe("digits"), read_axes(texts))
+
+
+@pytest.mark.parametrize("axes", [{"weight": [5.0, 20.0]}, read_axes(["weight=5,20"])])
+def test_an_axis_must_act_with_the_objective(axes: dict[str, list[Any]]) -> None:
+    with pytest.raises(UserError, match=r"^weight acts with vmcr2 only, and the objective is ce: .* point weight=5\)$"):
+        grid(recipe("digits", objective="ce"), axes)
+    assert len(grid(recipe("digits"), axes)) == 2
+    assert len(grid(recipe("digits", objective="ce", weight=5.0), {"lr": [0.1]})) == 1  # of the base, not of the grid
+
+
+def test_one_value_of_several_types_is_one_point() -> None:
+    points = grid(recipe("digits"), {"weight": [10, 10.0, "10", np.float32(10)], "hidden": [[32], (32,)]})
+    assert [point.label for point in points] == ["weight=10 hidden=32 seed=0"]
+    assert points[0].id == Point(recipe("digits", weight=10.0, hidden=(32,), holdout=287)).id
 
 
 def test_a_contradiction_that_another_axis_resolves_is_none() -> None:

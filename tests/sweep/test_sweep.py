@@ -199,11 +199,31 @@ def test_a_half_made_run_of_another_place_is_begun_anew(tmp_path: Path, monkeypa
     (point,) = points("lr=0.1")
     folder = tmp_path / "s" / "runs" / point.folder_name
     with pytest.raises(TrainingError):
-        fit(point.config.replace(data_path="/was/here", lr=1e30), out=folder)
+        fit(point.config.replace(engine="eager", lr=1e30), out=folder)
     (record,) = sweep([point], tmp_path / "s").lines
     assert record["folder"] == f"runs/{point.folder_name}"
     assert Config.from_json((folder / "config.json").read_text()) == point.config
     assert record["epochs"] == 2
+
+
+@pytest.mark.parametrize("left", [(), ("checkpoint/",), ("checkpoint/", "manifest.json", ".config.json.9.tmp")])
+def test_a_run_killed_while_its_folder_was_made_is_made(left: tuple[str, ...], tmp_path: Path) -> None:
+    (point,) = points("lr=0.1")
+    folder = tmp_path / "s" / "runs" / point.folder_name
+    folder.mkdir(parents=True)
+    for name in left:
+        (folder / name).mkdir() if name.endswith("/") else (folder / name).write_text("{")
+    (record,) = sweep([point], tmp_path / "s").lines
+    assert record["epochs"] == 2
+
+
+def test_somebody_s_files_in_a_run_s_place_stay(tmp_path: Path) -> None:
+    (point,) = points("lr=0.1")
+    folder = tmp_path / "s" / "runs" / point.folder_name
+    folder.mkdir(parents=True)
+    (folder / "notes.txt").write_text("my work")
+    assert "is already there" in sweep([point], tmp_path / "s").lost[point.id]
+    assert (folder / "notes.txt").read_text() == "my work"
 
 
 def test_a_broken_run_is_a_result_and_the_sweep_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,17 +247,18 @@ def test_settings_that_do_not_fit_are_lost_and_the_sweep_goes_on(tmp_path: Path)
 
 @pytest.mark.parametrize("parallel", [1, 2])
 def test_what_nobody_expected_is_lost_with_its_traceback(parallel: int, tmp_path: Path) -> None:
-    """A file in the way of the run's folder is what neither the user's settings nor the training explain."""
+    """A summary without its manifest is what neither the user's settings nor the training explain."""
     chosen = points("lr=0.1,0.3")
-    (tmp_path / "s" / "runs").mkdir(parents=True)
-    (tmp_path / "s" / "runs" / chosen[0].folder_name).write_text("in the way")
+    alone = tmp_path / "s" / "runs" / chosen[0].folder_name / "summary.json"
+    alone.parent.mkdir(parents=True)
+    alone.write_text("{}")
     swept = sweep(chosen, tmp_path / "s", parallel=parallel)
     assert list(swept.lost) == [chosen[0].id]
-    assert swept.lost[chosen[0].id].startswith("NotADirectoryError")
+    assert swept.lost[chosen[0].id].startswith("FileNotFoundError")
     trace = tmp_path / "s" / "errors" / f"{chosen[0].folder_name}.txt"
     assert "Traceback" in trace.read_text()
     assert len(swept.lines) == 1
-    (tmp_path / "s" / "runs" / chosen[0].folder_name).unlink()
+    alone.unlink()
     assert len(sweep(chosen, tmp_path / "s", parallel=parallel).lines) == 2
 
 

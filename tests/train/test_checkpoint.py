@@ -23,7 +23,7 @@ def step(optimizer: str, seed: int) -> Step:
     network = nn.Sequential(*layers).to(memory_format=torch.channels_last)
     images = torch.randint(0, 256, (20, 1, 8, 8), dtype=torch.uint8)
     split = Split(images, torch.arange(20) % 5)
-    made = Step(config, network, build_objective(config, 5), split, 10, torch.device("cpu"))
+    made = Step(config, network, build_objective(config, split.labels, 5), split, 10, torch.device("cpu"))
     made.index.copy_(torch.arange(10))
     return made
 

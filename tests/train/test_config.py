@@ -7,15 +7,17 @@ import dataclasses
 import inspect
 import json
 import typing
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from vmcr2.data import plain
 from vmcr2.train import Config, UserError, recipe
 from vmcr2.train import _config as module
-from vmcr2.train._config import FIELDS
+from vmcr2.train._config import ACTS_WITH, FIELDS
 from vmcr2.train._step import augmented
 
 
@@ -268,7 +270,7 @@ def test_a_memory_is_of_exact_mcr2_and_holds_a_batch() -> None:
     with pytest.raises(UserError, match="at least batch_size 100, got 99"):
         exact.replace(memory=99)
     for objective in ("vmcr2", "ce"):
-        with pytest.raises(UserError, match=f"memory must be 0 for {objective}"):
+        with pytest.raises(UserError, match=f"^memory acts with mcr2 only, and the objective is {objective}: leave it"):
             Config().replace(objective=objective, memory=2000)
 
 
@@ -322,6 +324,78 @@ def test_flip_false_means_no_mirroring(augmentation: str) -> None:
     index, draw = torch.arange(64), torch.zeros((), dtype=torch.int64)
     config = Config().replace(augmentation=augmentation, flip=False, image_size=8)
     assert torch.equal(augmented(config, images, index, draw), plain(images, index, size=8))
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "value"),
+    [
+        ("hidden", [32, 16], (32, 16)),
+        ("hidden", [np.int64(32), 16.0], (32, 16)),
+        ("milestones", [0.5, 1], (0.5, 1.0)),
+        ("epochs", 2.0, 2),
+        ("components", np.float32(2.0), 2),
+        ("seed", np.int64(7), 7),
+        ("seed", 2**60 + 1, 2**60 + 1),  # which no float is
+        ("lr", 1, 1.0),
+        ("lr", np.float64(0.25), 0.25),
+        ("weight", 10, 10.0),
+        ("mu_end", None, None),
+        ("data_path", Path("/data"), "/data"),
+    ],
+)
+def test_a_value_from_python_takes_the_type_of_its_setting(name: str, given: Any, value: Any) -> None:
+    """Equal settings are equal configurations, with one text and one identity in a sweep."""
+    config = Config(**{name: given})
+    found = getattr(config, name)
+    assert found == value
+    assert type(found) is type(value)
+    assert config.to_json() == Config(**{name: value}).to_json()
+    assert Config.from_json(config.to_json()) == config
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "wanted"),
+    [
+        ("epochs", 2.5, "a whole number, got 2.5"),
+        ("epochs", "2", "a whole number, got '2'"),
+        ("epochs", True, "a whole number, got True"),
+        ("epochs", float("inf"), "a whole number, got inf"),
+        ("components", None, "a whole number, got None"),
+        ("lr", "0.1", "a number, got '0.1'"),
+        ("lr", False, "a number, got False"),
+        ("lr", 10**400, "a number, got 1000"),
+        ("weight", [10.0], "a number or none, got [10.0]"),
+        ("hidden", 32, "whole numbers with commas, got 32"),
+        ("hidden", "32", "whole numbers with commas, got '32'"),
+        ("hidden", [32.5], "whole numbers with commas, got [32.5]"),
+        ("debias", 1, "true or false, got 1"),
+        ("model", None, "a text, got None"),
+        ("schedule", 3, "one of constant, step, cosine, linear, got 3"),
+        ("schedule", ["step"], "one of constant, step, cosine, linear, got ['step']"),
+    ],
+)
+def test_a_value_from_python_of_another_type_is_a_users_mistake(name: str, given: Any, wanted: str) -> None:
+    with pytest.raises(UserError) as caught:
+        recipe("digits", **{name: given})
+    assert str(caught.value).startswith(f"{name} takes {wanted}")
+
+
+@pytest.mark.parametrize("name", ACTS_WITH)
+@pytest.mark.parametrize("objective", ["vmcr2", "mcr2", "ce"])
+def test_a_setting_that_is_given_must_act(name: str, objective: str) -> None:
+    config = recipe("digits", objective=objective)
+    value = getattr(config, name)
+    text = f"{name}={'none' if value is None else str(value)}"
+    if ACTS_WITH[name] == objective:
+        assert config.with_settings([text]) == config
+        return
+    with pytest.raises(UserError) as caught:
+        config.with_settings([text])
+    assert (
+        str(caught.value) == f"{name} acts with {ACTS_WITH[name]} only, and the objective is {objective}: leave it out"
+    )
+    if name != "memory":
+        assert getattr(config.replace(**{name: value}), name) == value  # code may share settings between objectives
 
 
 def test_recipe_overrides_go_through_the_same_checks() -> None:

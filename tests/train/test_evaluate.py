@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from recording import LargestStorage
 from torch import Tensor, nn
 
 from vmcr2.classifiers import NearestSubspace
@@ -15,7 +16,7 @@ from vmcr2.functional import rate_reduction
 from vmcr2.losses import MCR2Loss, VMCR2Loss
 from vmcr2.models import build
 from vmcr2.train import Config, _evaluate, fit, recipe
-from vmcr2.train._artifacts import confusion, evaluation_tensors
+from vmcr2.train._artifacts import _strongest, confusion, evaluation_tensors
 from vmcr2.train._evaluate import (
     TrainingSide,
     accuracy,
@@ -420,6 +421,35 @@ def test_many_classes_leave_the_angles_out() -> None:
     labels = torch.arange(600) % 501
     side, split = side_of(z, labels, 501), pictures(labels, 1, 2, 2)
     assert "smallest_angles" not in evaluation_tensors(side, split, split, z, 501)
+
+
+@pytest.mark.parametrize(("num_classes", "there"), [(700, True), (701, False)])
+def test_many_classes_leave_the_confusion_out(num_classes: int, there: bool) -> None:
+    z = nn.functional.normalize(torch.randn(800, 8), dim=1)
+    labels = torch.arange(800) % num_classes
+    side, split = side_of(z, labels, num_classes), pictures(labels, 1, 2, 2)
+    assert ("confusion" in evaluation_tensors(side, split, split, z, num_classes)) == there
+
+
+@pytest.mark.parametrize("num_classes", [500, 700, 2000])
+def test_many_classes_stay_under_16_mib(num_classes: int, tmp_path: Path) -> None:
+    labels = torch.arange(6000) % num_classes
+    z = nn.functional.normalize(torch.randn(len(labels), 500), dim=1)
+    split = pictures(labels, 3, 32, 32)
+    side = TrainingSide(z, labels, NearestSubspace(num_classes, num_components=1).fit(z, labels), {})
+    codes = torch.rand(1_000_000 // num_classes, num_classes)
+    write_tensors(tmp_path / "e.safetensors", evaluation_tensors(side, split, split, z, num_classes, codes))
+    assert (tmp_path / "e.safetensors").stat().st_size < 16 * 2**20
+
+
+def test_the_strongest_samples_take_no_more_than_the_features() -> None:
+    """Along their own class's directions: samples × classes × directions would be 24 times as much here."""
+    labels = torch.arange(3000) % 300
+    z = nn.functional.normalize(torch.randn(len(labels), 50), dim=1)
+    side = TrainingSide(z, labels, NearestSubspace(300, num_components=4).fit(z, labels), {})
+    with LargestStorage() as storage:
+        _strongest(side, 300, 8)
+    assert storage.largest <= z.numel()
 
 
 def test_features_go_with_their_labels_in_half_precision() -> None:

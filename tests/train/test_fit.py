@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,8 @@ import torch
 from safetensors.torch import load_file
 
 import vmcr2
-from vmcr2.data import Source, Split
+from vmcr2.data import DATASETS, Source, Split, open_data
+from vmcr2.data._digits import DigitsReader
 from vmcr2.functional import maximal_rate_reduction
 from vmcr2.train import Config, TrainingError, UserError, evaluate_run, fit, recipe
 from vmcr2.train import _loop as loop
@@ -228,6 +231,94 @@ def test_resuming_a_finished_run_changes_nothing(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="already there"):
         fit(config, out=tmp_path / "run")
     assert torch.equal(first.classifier.bases, again.classifier.bases)
+
+
+class OtherDigits(DigitsReader):
+    """The digits with two labels exchanged."""
+
+    def load(self, part: Any) -> Split:
+        images, labels = super().load(part)
+        return Split(images, torch.where(labels < 2, 1 - labels, labels))
+
+
+@pytest.fixture
+def others() -> Source:
+    return dataclasses.replace(open_data("digits"), _reader=OtherDigits(DATASETS["digits"]))
+
+
+def stopped(config: Config, folder: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        fit(config, out=folder, listener=StopAfter(3))
+
+
+def test_a_run_does_not_go_on_over_other_data(tmp_path: Path, others: Source) -> None:
+    config = recipe("digits", **QUICK)
+    stopped(config, tmp_path / "run")
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    with pytest.raises(UserError, match=r"run was begun with other training data than digits holds now: put back"):
+        fit(config, out=tmp_path / "run", resume=True, source=others)
+    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+    assert fit(config, out=tmp_path / "run", resume=True).summary["epochs"] == 6  # over its own it does
+
+
+def test_a_folder_that_does_not_say_its_data_goes_on(tmp_path: Path) -> None:
+    """As older versions made them."""
+    config = recipe("digits", **QUICK)
+    for index, data in enumerate(({"name": "digits"}, None)):
+        folder = tmp_path / str(index)
+        stopped(config, folder)
+        manifest = json.loads((folder / "manifest.json").read_text())
+        (folder / "manifest.json").write_text(json.dumps(manifest | {"data": data}))
+        assert fit(config, out=folder, resume=True).summary["epochs"] == 6
+
+
+def test_a_finished_run_over_other_data_is_returned_with_a_word(tmp_path: Path, others: Source) -> None:
+    config = recipe("digits", **QUICK)
+    first = fit(config, out=tmp_path / "run")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert fit(config, out=tmp_path / "run", resume=True).summary == first.summary
+    with pytest.warns(UserWarning, match="was begun with other training data than digits holds now"):
+        assert fit(config, out=tmp_path / "run", resume=True, source=others).summary == first.summary
+
+
+def test_evaluating_over_other_data_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: Source) -> None:
+    fit(recipe("digits", **QUICK), out=tmp_path / "run")
+    monkeypatch.setattr("vmcr2.train._remeasure.open_data", lambda name, path: others)
+    with pytest.warns(UserWarning, match="figures made on these are not those of its summary"):
+        assert evaluate_run(tmp_path / "run")["test_accuracy"] < 1
+
+
+def test_a_run_killed_while_its_folder_was_made_is_begun_by_resuming(tmp_path: Path) -> None:
+    (tmp_path / "run" / "checkpoint").mkdir(parents=True)
+    config = recipe("digits", **QUICK)
+    with pytest.raises(UserError, match="--resume to go on"):
+        fit(config, out=tmp_path / "run")
+    assert fit(config, out=tmp_path / "run", resume=True).summary["epochs"] == 6
+
+
+def test_two_runs_without_a_folder_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = recipe("digits", epochs=1, eval_every=0, hidden=(32,))
+    folders = {fit(config, resume=again).folder for again in (False, False, True)}
+    assert len(folders) == len(list(Path("runs").iterdir())) == 3
+    with pytest.raises(UserError, match="mlp"):
+        fit(config.replace(model="mpl"))
+    assert len(list(Path("runs").iterdir())) == 3  # what cannot run has no folder
+
+
+@pytest.mark.parametrize("ends", ["well", "broken"])
+def test_the_caller_s_random_numbers_go_on_as_if_there_had_been_no_run(ends: str, tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(4)
+    torch.manual_seed(5)
+    config = recipe("digits", objective="ce", epochs=1, eval_every=0, hidden=(32,))
+    if ends == "well":
+        fit(config, out=tmp_path / "run")
+    else:
+        with pytest.raises(TrainingError):
+            fit(config.replace(lr=1e30), out=tmp_path / "run")
+    assert torch.equal(torch.rand(4), expected)
 
 
 def test_the_test_set_is_not_read_with_a_hold_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,18 @@ import pytest
 import torch
 
 from vmcr2 import __version__
+from vmcr2.data import open_data
 from vmcr2.train import Config, UserError, _folder, recipe
-from vmcr2.train._folder import FORMAT, RunFolder, atomic, manifest, read_tensors, write_tensors, write_text
+from vmcr2.train._folder import (
+    FORMAT,
+    RunFolder,
+    atomic,
+    default_folder,
+    manifest,
+    read_tensors,
+    write_tensors,
+    write_text,
+)
 
 MANIFEST: dict[str, Any] = {"format": FORMAT}
 
@@ -191,6 +202,91 @@ def test_an_unwritable_place_is_a_users_error(tmp_path: Path) -> None:
     assert contents(tmp_path) == {"file": b"my work"}
 
 
+class Killed(BaseException):
+    """Stands for a kill: nobody catches it."""
+
+
+@pytest.mark.parametrize("writes", range(3))
+def test_a_run_killed_while_its_folder_was_made_is_begun_by_resuming(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    """Killed before the first file, before the last, and in the midst of it."""
+    folder = RunFolder(tmp_path / "run")
+    left = iter(range(writes))
+    true_replace = os.replace
+
+    def kill(source: Path, target: Path) -> None:
+        if next(left, None) is None:
+            raise Killed
+        true_replace(source, target)
+
+    monkeypatch.setattr(os, "replace", kill)
+    if writes < 2:
+        with pytest.raises(Killed):
+            folder.create(Config(), MANIFEST)
+    else:
+        folder.create(Config(), MANIFEST)
+        folder.config.rename(tmp_path / "run" / ".config.json.77.tmp")
+    monkeypatch.undo()
+    assert not folder.config.exists()  # with it, it would be a run
+    with pytest.raises(UserError, match="is already there: choose another --out, or --resume to go on with it"):
+        folder.create(Config(), MANIFEST)
+    folder.create(Config().replace(lr=1.0), MANIFEST, resume=True)
+    assert folder.read_config().lr == 1.0
+    assert set(contents(folder.path)) == {"config.json", "manifest.json", "metrics.jsonl"}
+
+
+@pytest.mark.parametrize("there", ["thesis.tex", "checkpoint/last.safetensors", "model.safetensors"])
+def test_resuming_leaves_other_things_alone(tmp_path: Path, there: str) -> None:
+    RunFolder(tmp_path).create(Config(), MANIFEST)
+    (tmp_path / "config.json").unlink()
+    (tmp_path / there).write_text("my work")
+    before = contents(tmp_path)
+    with pytest.raises(UserError, match=r"is already there: choose another --out$"):
+        RunFolder(tmp_path).create(Config(), MANIFEST, resume=True)
+    assert contents(tmp_path) == before
+
+
+def test_of_two_that_find_a_folder_free_one_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other comes in between the look and the making."""
+    mine, other = RunFolder(tmp_path / "run"), RunFolder(tmp_path / "run")
+    true_free = RunFolder._free
+
+    def beaten(self: RunFolder, resume: bool) -> bool:
+        free = true_free(self, resume)
+        if self is mine and not other.config.exists():
+            other.create(Config().replace(lr=7.0), MANIFEST)
+        return free
+
+    monkeypatch.setattr(RunFolder, "_free", beaten)
+    with pytest.raises(UserError, match="is already there"):
+        mine.create(Config(), MANIFEST)
+    assert other.read_config().lr == 7.0
+
+
+def test_runs_of_one_second_have_folders_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stopped(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return datetime(2026, 1, 2, 3, 4, 5, tzinfo=tz)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(_folder, "datetime", Stopped)
+    config = recipe("digits", seed=3)
+    names = [default_folder(config).as_posix() for _ in range(3)]
+    first = "runs/digits-vmcr2-seed3-20260102-030405"
+    assert names == [first, f"{first}-2", f"{first}-3"]
+    assert all(Path(name).is_dir() for name in names)  # taken when they were named
+    assert default_folder(Config(objective="ce")).name == "digits-ce-seed0-20260102-030405"
+
+
+def test_a_default_folder_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").write_text("my work")
+    with pytest.raises(UserError, match=r"^cannot write to runs/digits-vmcr2-seed0-"):
+        default_folder(recipe("digits"))
+
+
 # ---- reading
 
 
@@ -301,13 +397,13 @@ def test_keep_metrics_drops_what_will_be_run_again(tmp_path: Path) -> None:
 
 
 def test_the_manifest_has_what_a_repetition_needs() -> None:
-    data = {"name": "digits", "checksum": "ab", "path": None}
-    found = manifest(recipe("digits", seed=5), torch.device("cpu"), data)
+    source = open_data("digits")
+    found = manifest(recipe("digits", seed=5), torch.device("cpu"), source)
     assert found["format"] == FORMAT
     assert found["vmcr2"] == __version__
     assert found["torch"] == torch.__version__
     assert found["seed"] == 5
-    assert found["data"] == data
+    assert found["data"] == {"name": "digits", "train_checksum": source.train_checksum, "path": None}
     assert found["cores"] == os.cpu_count()
     assert found["device"]
     assert found["python"].count(".") == 2

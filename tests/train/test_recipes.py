@@ -263,7 +263,7 @@ def test_every_recipe_builds(name: str) -> None:
             config.model, dim=config.dim, input_shape=shape, hidden=config.hidden, batch_norm=config.batch_norm
         )
         assert network.eval()(torch.zeros(2, *shape)).shape == (2, config.dim)
-        objective = build_objective(config, info.classes)
+    objective = build_objective(config, torch.arange(info.classes), info.classes)
     if config.objective == "vmcr2":
         assert objective.dictionary.shape == (config.dim, config.atoms_per_class * info.classes)
     assert Config.from_json(config.to_json()) == config

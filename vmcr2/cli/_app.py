@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 import sys
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,7 +33,6 @@ app = typer.Typer(
 app.add_typer(data_app, name="data", help="List, check and pack data sets.")
 app.add_typer(bench_app, name="bench", help="Measure speed and memory on this machine.")
 app.command()(report)
-app.command()(sweep)
 app.command()(sweep)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
@@ -152,7 +152,10 @@ def evaluate(
     \b
     vmcr2 evaluate runs/digits-vmcr2-seed0-…
     """
-    figures = evaluate_run(run, data_path=str(data) if data else None, device=device)
+    with warnings.catch_warnings(record=True, action="always", category=UserWarning) as notes:
+        figures = evaluate_run(run, data_path=str(data) if data else None, device=device)
+    for note in notes or []:
+        _complain(str(note.message))
     if as_json:
         typer.echo(json.dumps(figures))
     else:

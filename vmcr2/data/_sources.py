@@ -84,8 +84,12 @@ def open_data(name: str, path: Path | str | None = None) -> Source:
     """
     info = describe(name)
     if name == "digits":
+        if path:  # a run would write it down as where its images lay
+            raise DataError(
+                f"digits is part of scikit-learn and needs no path, got {path}: leave --data (data_path) out"
+            )
         return _source(info, DigitsReader(info))
-    places = [Path(path)] if path else _default_places()
+    places = [_place(path)] if path else _default_places()
     for place in places:
         reader = _find_packed(info, place) or _find_raw(info, place)
         if reader is not None:
@@ -97,15 +101,15 @@ def open_data(name: str, path: Path | str | None = None) -> Source:
     )
 
 
-def pack(name: str, source: Path, target: Path) -> Path:
+def pack(name: str, source: Path | str, target: Path | str) -> Path:
     """Turn raw files into one file that loads in a second; ``target`` is that file, or the folder to put it in."""
     info = describe(name)
     if name == "digits":
         raise DataError("digits is embedded in scikit-learn: there is nothing to pack")
-    reader = _find_raw(info, Path(source))
+    source, target = _place(source), _place(target)
+    reader = _find_raw(info, source)
     if reader is None:
         raise DataError(f"{source} has no {info.title}: it needs {needed(info)}")
-    target = Path(target)
     if target.is_dir() or target.suffix != ".safetensors":
         target = target / packed_name(info)
     if target.exists():
@@ -116,7 +120,7 @@ def pack(name: str, source: Path, target: Path) -> Path:
     return target
 
 
-def verify(name: str, path: Path | None = None) -> str:
+def verify(name: str, path: Path | str | None = None) -> str:
     """Read everything, compare with every checksum there is, and say in one line what it is.
 
     Fewer or more images than published are said, not refused. Data of the published size must have the published
@@ -163,7 +167,12 @@ def _source(info: DataInfo, reader: Reader) -> Source:
 
 def _default_places() -> list[Path]:
     named = os.environ.get("VMCR2_DATA")
-    return [*([Path(named)] if named else []), Path("data"), Path(os.path.expanduser("~/.cache/vmcr2"))]
+    return [*([_place(named)] if named else []), Path("data"), _place("~/.cache/vmcr2")]
+
+
+def _place(path: Path | str) -> Path:
+    """A path that somebody has given; a shell leaves the ~ of ``--data=~/x`` alone."""
+    return Path(os.path.expanduser(path))
 
 
 def _find_packed(info: DataInfo, place: Path) -> Reader | None:

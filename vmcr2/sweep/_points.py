@@ -110,6 +110,7 @@ def grid(base: Config, axes: Mapping[str, Sequence[Any]]) -> list[Point]:
         others = {name: value for name, value in chosen.items() if name not in texts}
         try:
             config = base.replace(**others).with_settings([f"{name}={value}" for name, value in texts.items()])
+            config.check_acting(chosen)
         except UserError as error:
             called = " ".join(f"{name}={shown(value)}" for name, value in chosen.items())
             raise UserError(f"{error} (the grid's point {called})") from error

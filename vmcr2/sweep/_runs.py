@@ -134,9 +134,9 @@ def _drop_if_begun_elsewhere(folder: RunFolder, config: Config) -> None:
     """The same point begun on another device or from another place: half of each would be neither."""
     try:
         same = not folder.config.exists() or folder.read_config() == config
-    except UserError:  # of another version, or cut off while it was made
+    except UserError:  # of another version
         same = False
-    if not same or (folder.path.exists() and not folder.config.exists()):
+    if not same:
         shutil.rmtree(folder.path)
 
 

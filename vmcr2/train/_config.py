@@ -6,11 +6,13 @@ import dataclasses
 import json
 import math
 import typing
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from ._errors import UserError
 from ._texts import nearest, parse, wanted
+from ._values import of_kind
 
 Objective = Literal["vmcr2", "mcr2", "ce"]
 Augmentation = Literal["none", "crop", "flip", "resized-crop"]
@@ -155,6 +157,12 @@ class Config:
     """Least time between checkpoints; 0 makes one after every epoch."""
 
     def __post_init__(self) -> None:
+        for name, kind in FIELDS.items():
+            value = getattr(self, name)
+            try:
+                object.__setattr__(self, name, of_kind(kind, value))  # frozen for everybody else
+            except (TypeError, OverflowError):
+                raise UserError(f"{name} takes {wanted(kind)}, got {value!r}") from None
         _check(self)
 
     def replace(self, **changes: Any) -> Config:
@@ -168,7 +176,7 @@ class Config:
         return dataclasses.replace(self, **changes)
 
     def with_settings(self, settings: list[str]) -> Config:
-        """The same after ``key=value`` texts, read by the type of the setting."""
+        """The same after ``key=value`` texts, read by the type of the setting; all must act with the objective."""
         changes: dict[str, Any] = {}
         for text in settings:
             name, equals, value = text.partition("=")
@@ -179,7 +187,15 @@ class Config:
             changes[name] = _read(name, value)
         if self.recipe and changes.get("objective", self.objective) != self.objective:
             raise UserError(f"the recipe {self.recipe} is for {self.objective}: choose another by --objective")
-        return self.replace(**changes)
+        config = self.replace(**changes)
+        config.check_acting(changes)
+        return config
+
+    def check_acting(self, names: Iterable[str]) -> None:
+        """What somebody has set for this run must do something in it."""
+        for name in names:
+            if name in ACTS_WITH and ACTS_WITH[name] != self.objective:
+                raise UserError(_idle(name, self))
 
     def to_json(self) -> str:
         """As ``config.json`` holds it."""
@@ -189,14 +205,25 @@ class Config:
     def from_json(cls, text: str) -> Config:
         """Back from ``config.json``."""
         try:
-            values = json.loads(text)
-            values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-            return cls(**values)
-        except (TypeError, AttributeError, json.JSONDecodeError) as error:
+            return cls(**json.loads(text))
+        except (TypeError, UserError, json.JSONDecodeError) as error:
             raise UserError(f"config.json is not one of this version of vmcr2: {error}") from error
 
 
 FIELDS: dict[str, Any] = typing.get_type_hints(Config)
+
+# settings of one objective; the others act with all three (eps_sq with cross-entropy too: ΔR is measured by it)
+_OF_VMCR2 = (
+    *("mu", "weight", "batch_expansion", "nu_dictionary", "nu_codes"),
+    *("mu_end", "weight_end", "batch_expansion_end", "nu_dictionary_end", "nu_codes_end"),
+    *("debias", "focus", "atoms_per_class", "codes", "codes_trace", "keep_trace", "multiplier_rate", "cap_codes_step"),
+    *("latch_every", "latch_unit"),
+)
+ACTS_WITH = {"memory": "mcr2"} | dict.fromkeys(_OF_VMCR2, "vmcr2")
+
+
+def _idle(name: str, config: Config) -> str:
+    return f"{name} acts with {ACTS_WITH[name]} only, and the objective is {config.objective}: leave it out"
 
 
 def _read(name: str, text: str) -> Any:
@@ -255,10 +282,7 @@ def _contradictions(config: Config) -> list[tuple[bool, str]]:
         ),
         (config.mu_end is not None and config.mu is None, "mu_end needs mu to start from"),
         (config.weight_end is not None and config.weight is None, "weight_end needs weight to start from"),
-        (
-            config.memory > 0 and config.objective != "mcr2",
-            f"memory is of the objective mcr2 alone: memory must be 0 for {config.objective}",
-        ),
+        (config.memory > 0 and config.objective != ACTS_WITH["memory"], _idle("memory", config)),
         (
             0 < config.memory < config.batch_size,
             f"memory must hold a whole batch: 0, or at least batch_size {config.batch_size}, got {config.memory!r}",

@@ -16,11 +16,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from .._version import __version__
+from ..data import Source
 from ..data._whole import atomic
 from ._config import Config
 from ._errors import UserError
 
 FORMAT = 1
+_HALF = ".*.tmp"
 
 
 class RunFolder:
@@ -43,18 +45,38 @@ class RunFolder:
         """The summary is written last."""
         return self.summary.exists()
 
-    def create(self, config: Config, manifest: dict[str, Any]) -> None:
-        """Make the folder and say what will run. A folder with anything in it is left alone."""
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-            on = ", or --resume to go on with it" if self.config.exists() else ""
-            raise UserError(f"{self.path} is already there: choose another --out{on}")
+    def create(self, config: Config, manifest: dict[str, Any], *, resume: bool = False) -> None:
+        """Make the folder and say what will run. A folder with anything in it is left alone.
+
+        ``config.json`` is written last: with it a folder is a run. To ``resume``, one that a kill has left without it,
+        and that holds nothing else, is begun anew.
+        """
+        if not self._free(resume):
+            raise self._taken()
         try:
-            self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
-            write_text(self.config, config.to_json())
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.checkpoint.parent.mkdir(exist_ok=resume)  # the claim: of two that find the folder free, one makes it
+            self.remove_halves()
             write_text(self.manifest, json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
             self.metrics.touch()
+            write_text(self.config, config.to_json())
+        except FileExistsError:
+            raise self._taken() from None
         except OSError as error:
-            raise UserError(f"cannot write to {self.path}: {error.strerror or error}") from error
+            raise _unwritable(self.path, error) from error
+
+    def _free(self, resume: bool) -> bool:
+        """Whether there is nothing, an empty folder, or, to resume, one that was left while it was made."""
+        if not self.path.exists():
+            return True
+        ours = {self.checkpoint.parent, self.manifest, self.metrics} if resume else set()
+        return self.path.is_dir() and all(
+            part in ours or (resume and part.match(_HALF)) for part in self.path.rglob("*")
+        )
+
+    def _taken(self) -> UserError:
+        on = ", or --resume to go on with it" if self.config.exists() or self._free(resume=True) else ""
+        return UserError(f"{self.path} is already there: choose another --out{on}")
 
     def read_config(self) -> Config:
         """The configuration of an existing run."""
@@ -78,9 +100,15 @@ class RunFolder:
                 "use the version named in its manifest.json"
             )
 
+    @property
+    def data_checksum(self) -> str | None:
+        """Of the training data that the run was begun with; None in a folder that does not say."""
+        checksum: str | None = (json.loads(self.manifest.read_text()).get("data") or {}).get("train_checksum")
+        return checksum
+
     def remove_halves(self) -> None:
         """Files that a killed process had begun to write: nothing reads them, and they are as large as a checkpoint."""
-        for half in self.path.rglob(".*.tmp"):
+        for half in self.path.rglob(_HALF):
             half.unlink(missing_ok=True)
 
     def append(self, record: dict[str, Any]) -> None:
@@ -118,6 +146,34 @@ class RunFolder:
         return summary
 
 
+def default_folder(config: Config) -> Path:
+    """``runs/RECIPE-SEED-TIME``, made here and now; with -2, -3 … where another run of the same second has the name."""
+    name = f"{config.recipe or f'{config.data}-{config.objective}'}-seed{config.seed}"
+    first = path = Path("runs") / f"{name}-{datetime.now().strftime('%Y%m%d-%H%M%S')}"
+    number = 1
+    try:
+        path.parent.mkdir(exist_ok=True)
+        while not _made(path):
+            number += 1
+            path = first.with_name(f"{first.name}-{number}")
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    return path
+
+
+def _made(path: Path) -> bool:
+    """Whether the folder is new, and so nobody else's."""
+    try:
+        path.mkdir()
+    except FileExistsError:
+        return False
+    return True
+
+
+def _unwritable(path: Path, error: OSError) -> UserError:
+    return UserError(f"cannot write to {path}: {error.strerror or error}")
+
+
 def write_text(path: Path, text: str) -> None:
     """Atomically."""
     with atomic(path) as temporary:
@@ -140,7 +196,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def manifest(config: Config, device: torch.device, data: dict[str, Any]) -> dict[str, Any]:
+def manifest(config: Config, device: torch.device, source: Source) -> dict[str, Any]:
     """Versions, hardware, commit, seed and data, for whoever wants to run it again."""
     return {
         "format": FORMAT,
@@ -155,7 +211,11 @@ def manifest(config: Config, device: torch.device, data: dict[str, Any]) -> dict
         "command": " ".join(sys.argv),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "seed": config.seed,
-        "data": data,
+        "data": {
+            "name": source.name,
+            "train_checksum": source.train_checksum,  # of what is trained on: the test images are not read for it
+            "path": str(source.path) if source.path else None,
+        },
     }
 
 

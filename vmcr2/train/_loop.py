@@ -6,7 +6,7 @@ import json
 import math
 import time
 import warnings
-from datetime import datetime
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from ._evaluate import (
     evaluate_training,
     evaluate_unseen,
 )
-from ._folder import RunFolder, manifest, read_tensors, write_tensors
+from ._folder import RunFolder, default_folder, manifest, read_tensors, write_tensors
 from ._metrics import batch_rates, due, what_broke
 from ._numerics import placed
 from ._objective import CrossEntropy, build_objective, set_schedules
@@ -55,31 +55,30 @@ def fit(
     Args:
         config: see :func:`recipe`.
         out: the run folder, which must not be there yet; by default ``runs/RECIPE-SEED-TIME``.
-        resume: go on with the run in ``out`` from its last checkpoint, or start it if it is not there. A finished run
-            is returned as it is.
+        resume: go on with the run in ``out`` from its last checkpoint, over the data that it was begun with, or start
+            it if it is not there. A finished run is returned as it is.
         listener: is told of every epoch.
         source: the opened data, where many runs share them; by default ``config.data`` is opened.
         for_report: write ``evaluation.safetensors``, which a report reads and nothing else.
     """
     device = choose_device(config.device)
-    folder = RunFolder(Path(out) if out is not None else default_folder(config))
-    resuming = resume and folder.config.exists()
-    if resuming and folder.read_config() != config:
-        raise UserError(f"{folder.path} was begun with other settings: --resume takes the run's own, without changes")
+    folder = RunFolder(Path(out)) if out is not None else None
+    begun = folder if resume and folder is not None and folder.config.exists() else None
+    if begun is not None and begun.read_config() != config:
+        raise UserError(f"{begun.path} was begun with other settings: --resume takes the run's own, without changes")
     source = source or open_data(config.data, config.data_path)
-    trainer = Trainer(config, source, device)
-    if resuming and folder.finished:
-        return trainer.restore(folder)
-    if resuming:
-        folder.remove_halves()
-    else:
-        data = {
-            "name": source.name,
-            "train_checksum": source.train_checksum,  # of what is trained on: the test images are not read for it
-            "path": str(source.path) if source.path else None,
-        }
-        folder.create(config, manifest(config, device, data))
-    return trainer.run(folder, listener, for_report)
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):  # the caller's own numbers go on after it
+        trainer = Trainer(config, source, device)
+        if begun is None:
+            folder = folder or RunFolder(default_folder(config))
+            folder.create(config, manifest(config, device, source), resume=resume)
+            return trainer.run(folder, listener, for_report)
+        if begun.finished:
+            return trainer.restore(begun, listener.note if listener is not None else warnings.warn)
+        if other := trainer.other_data(begun):
+            raise UserError(f"{other}: put back those that it was begun with, or begin a new run with another --out")
+        begun.remove_halves()
+        return trainer.run(begun, listener, for_report)
 
 
 def choose_device(name: str) -> torch.device:
@@ -91,12 +90,6 @@ def choose_device(name: str) -> torch.device:
     if name == "cuda" and not torch.cuda.is_available():
         raise UserError("device cuda was asked for, but torch sees no CUDA device: use --device cpu")
     return torch.device(name)
-
-
-def default_folder(config: Config) -> Path:
-    """``runs/RECIPE-SEED-TIME``."""
-    name = config.recipe or f"{config.data}-{config.objective}"
-    return Path("runs") / f"{name}-seed{config.seed}-{datetime.now().strftime('%Y%m%d-%H%M%S')}"
 
 
 class Trainer:
@@ -119,7 +112,7 @@ class Trainer:
         except ValueError as error:
             raise UserError(str(error)) from error
         self.network = placed(network, device)
-        self.objective = build_objective(config, self.num_classes).to(device)
+        self.objective = build_objective(config, self.train_split.labels, self.num_classes).to(device)
         total = len(self.train_split.labels)
         self.batch_size = min(config.batch_size, total)
         self.steps_per_epoch = total // self.batch_size
@@ -287,8 +280,16 @@ class Trainer:
         folder.write_summary(summary)
         return Run(folder.path, self.config, summary, self.network.eval(), side.classifier, self.objective)
 
-    def restore(self, folder: RunFolder) -> Run:
+    def other_data(self, folder: RunFolder) -> str:
+        """That a run was begun with other training images than are read now, in a clause; or nothing."""
+        if folder.data_checksum in (None, self.source.train_checksum):
+            return ""
+        return f"{folder.path} was begun with other training data than {self.source.path or self.source.name} holds now"
+
+    def restore(self, folder: RunFolder, note: Callable[[str], None] = warnings.warn) -> Run:
         """A finished run from its folder."""
+        if other := self.other_data(folder):
+            note(f"{other}: figures made on these are not those of its summary.json")
         try:
             self.network.load_state_dict(read_tensors(folder.model))
             if folder.objective.exists():

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..functional import mismatch, rate_reduction
 from ..losses import VMCR2Loss
 from ._config import Config
-from ._objective import CrossEntropy
+from ._objective import CrossEntropy, class_room
 from ._step import Step
 
 _LINES = 100
@@ -27,9 +27,9 @@ def due(config: Config, epoch: int) -> bool:
 def batch_rates(step: Step, num_classes: int) -> dict[str, float]:
     """The loss and its parts on the epoch's last batch, whose features were made in training mode."""
     z, labels = step.features, step.seen
-    eps_sq = step.config.eps_sq
-    rates = rate_reduction(z, labels, num_classes, eps_sq=eps_sq, validate=False)
     objective = step.objective
+    fixed: dict[str, Any] = {"max_class_size": class_room(step.labels, num_classes, len(z)), "validate": False}
+    rates = rate_reduction(z, labels, num_classes, eps_sq=step.config.eps_sq, **fixed)
     figures = {
         "loss": -rates.delta,
         "expansion": rates.expansion,
@@ -44,7 +44,7 @@ def batch_rates(step: Step, num_classes: int) -> dict[str, float]:
             "loss": -parts.objective - objective.batch_expansion * parts.expansion,
             "variational_expansion": parts.variational_expansion,
             "variational_compression": parts.variational_compression,
-            "mismatch": mismatch(z, labels, objective.dictionary, objective.codes, method="precise", validate=False),
+            "mismatch": mismatch(z, labels, objective.dictionary, objective.codes, method="precise", **fixed),
             "codes_trace": objective.codes.sum(0).mean(),
         }
     values = torch.stack([value.double() for value in figures.values()]).tolist()  # one synchronisation for all

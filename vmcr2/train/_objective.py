@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..functional._classes import room
 from ..losses import MCR2Loss, VMCR2Loss
 from ._config import Config
 
@@ -33,22 +34,35 @@ class CrossEntropy(nn.Module):
 Objective = VMCR2Loss | MCR2Loss | CrossEntropy
 
 
-def build_objective(config: Config, num_classes: int) -> Objective:
+def class_room(labels: Tensor, num_classes: int, rows: int) -> int | None:
+    """``max_class_size`` for so many rows of a training set; None where the losses' own room, for even classes, does.
+
+    Six deviations above the largest class's share are exceeded in one of a billion batches.
+    """
+    needed = room(rows * int(labels.bincount().max()) / len(labels), deviations=6.0)
+    return needed if needed > room(rows / num_classes) else None
+
+
+def build_objective(config: Config, labels: Tensor, num_classes: int) -> Objective:
     """The objective of a configuration. Values are not looked at in a step: what is wrong goes into ``fault``.
 
-    Rows are not normalised again: every network ends on the unit sphere.
+    ``labels`` are those of the training set. Rows are not normalised again: every network ends on the unit sphere.
     """
     if config.objective == "ce":
         return CrossEntropy(config.dim, num_classes)
+    rows = min(config.batch_size, len(labels)) + config.memory
+    fixed: dict[str, Any] = {
+        "eps_sq": config.eps_sq,
+        "max_class_size": class_room(labels, num_classes, rows),
+        "normalize": False,
+        "validate": False,
+    }
     if config.objective == "mcr2":
-        return MCR2Loss(
-            num_classes, eps_sq=config.eps_sq, memory=config.memory, dim=config.dim, normalize=False, validate=False
-        )
+        return MCR2Loss(num_classes, memory=config.memory, dim=config.dim, **fixed)
     return VMCR2Loss(
         num_classes,
         config.dim,
         atoms_per_class=config.atoms_per_class,
-        eps_sq=config.eps_sq,
         mu=config.mu,
         weight=config.weight,
         nu_dictionary=config.nu_dictionary,
@@ -62,8 +76,7 @@ def build_objective(config: Config, num_classes: int) -> Objective:
         keep_trace=config.keep_trace,
         multiplier_rate=config.multiplier_rate,
         cap_codes_step=config.cap_codes_step,
-        normalize=False,
-        validate=False,
+        **fixed,
     )
 
 
