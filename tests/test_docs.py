@@ -39,6 +39,16 @@ def test_the_estimators_as_the_documents_show_them() -> None:
     assert scope["model"].score(X, y) > 0.95
 
 
+def test_predictions_as_the_documents_show_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/data.md").read_text(), re.DOTALL)
+    scope: dict[str, Any] = {}
+    exec(code, scope)
+    right = (scope["labels"] == scope["open_data"]("digits").test().labels).double().mean().item()
+    assert right == scope["run"].summary["test_accuracy"] > 0.9
+    assert scope["similar"].diagonal().sub(1).abs().max() < 1e-5
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)\)", page.read_text()):

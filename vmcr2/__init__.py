@@ -8,7 +8,7 @@ from .functional import RateTerms, VariationalTerms, coding_rate, rate_reduction
 from .losses import MCR2Loss, VMCR2Loss
 
 if TYPE_CHECKING:
-    from .train import Config, Run, fit, recipe
+    from .train import Config, Run, fit, load_run, recipe
 
 __all__ = [
     "Config",
@@ -21,6 +21,7 @@ __all__ = [
     "__version__",
     "coding_rate",
     "fit",
+    "load_run",
     "rate_reduction",
     "recipe",
     "variational_logdet",
@@ -29,7 +30,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # the trainer brings numpy and safetensors along: losses in somebody's own loop need not wait for them
-    if name in ("Config", "Run", "fit", "recipe"):
+    if name in ("Config", "Run", "fit", "load_run", "recipe"):
         from . import train
 
         return getattr(train, name)

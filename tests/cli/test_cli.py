@@ -31,6 +31,7 @@ from vmcr2.models import build
 from vmcr2.train import FAMILIES, RECIPES, Config, find_recipe
 from vmcr2.train._config import ACTS_WITH
 from vmcr2.train._folder import read_tensors, write_tensors
+from vmcr2.train._loop import Trainer
 from vmcr2.train._recipes import default_origin
 
 ROOT = Path(vmcr2.__file__).parent.parent
@@ -381,6 +382,8 @@ def mistake(tmp_path: Path) -> Callable[..., None]:
         (("recipes", "mnist-vmcr"), ("no recipe 'mnist-vmcr'", "mnist-vmcr2")),
         (("train", "--set", "epoch=3"), ("there is no setting 'epoch'", "did you mean epochs")),
         (("train", "--set", "lr=fast"), ("lr takes a number, got 'fast'",)),
+        (("train", "--set", "learning_rate=1"), ("no setting 'learning_rate': did you mean lr?",)),
+        (("train", "--epochs", "1", "--set", "epochs=3"), ("epochs is set twice", "by --set epochs=3: leave one out")),
         (
             ("train", "--set", "schedule=square"),
             ("schedule takes one of constant, step, cosine, linear, got 'square'",),
@@ -403,7 +406,7 @@ def mistake(tmp_path: Path) -> Callable[..., None]:
         (("train", "digits-ce", "--objective", "vmcr2"), ("is for ce, but --objective says vmcr2",)),
         (("train", "cifar100-d100", "--objective", "ce"), ("was not run with ce",)),
         (("train", "--device", "tpu"), ("device takes auto, cpu or cuda",)),
-        (("train", "mnist"), ("MNIST was not found in data (does not exist)", "vmcr2 data pack mnist")),
+        (("train", "mnist"), ("MNIST was not found in data (does not exist)", "vmcr2 data pack mnist", "VMCR2_DATA")),
         (("evaluate", "nowhere"), ("nowhere is not a run folder",)),
         (("evaluate", "."), ("is not a run folder",)),
         (("data", "verify", "mnits"), ("mnits", "did you mean mnist")),
@@ -504,12 +507,39 @@ def test_stopping_a_run_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> No
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_app, "fit", stop)
+    with monkeypatch.context() as early:
+        early.setattr(_app, "fit", stop)
+        said = in_process("train", "--out", "run")
+    assert (said.code, said.err) == (130, "vmcr2: stopped before the run had begun\n")
+    # after some epochs, without a checkpoint, with one, and in a folder with a name of vmcr2's own
+    true_record = Trainer.record
+
+    def stop_at_three(trainer: Trainer, position: Any, spent: float) -> dict[str, Any]:
+        if position.epoch == 3:
+            raise KeyboardInterrupt
+        return true_record(trainer, position, spent)
+
+    monkeypatch.setattr(Trainer, "record", stop_at_three)
     said = in_process("train", "--out", "run")
+    again = "`vmcr2 train --resume --out run` begins again with the first epoch"
     assert said.code == 130
-    assert "Traceback" not in said.err
-    assert said.err.startswith("vmcr2: stopped")
-    assert "--resume" in said.err
+    assert said.err == f"vmcr2: stopped before the first checkpoint (checkpoint_seconds): {again}\n"
+    said = in_process("train", "--out", "saved", "--set", "checkpoint_seconds=0")
+    again = "`vmcr2 train --resume --out saved` goes on after epoch 2, from the last checkpoint"
+    assert (said.code, said.err) == (130, f"vmcr2: stopped; {again}\n")
+    said = in_process("train", "--json")
+    (own,) = Path("runs").iterdir()
+    assert f"--resume --out {own}` begins again" in said.err
+    monkeypatch.setattr(Trainer, "record", true_record)
+    said = in_process("train", "--resume", "--out", "saved")
+    assert (said.code, said.err) == (0, "")
+    assert "saved, resumed after epoch 2\n" in said.out
+
+
+def test_resuming_what_is_not_there_begins_it_and_says_so() -> None:
+    said = in_process("train", "--resume", "--out", "new", "--epochs", "1")
+    assert said.out.startswith("there is no run in new yet: this one begins it\n")
+    assert (said.code, said.err) == (0, "")
 
 
 # ---- resume

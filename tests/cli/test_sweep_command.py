@@ -125,6 +125,11 @@ def test_the_test_set_stays_unread(monkeypatch: pytest.MonkeyPatch) -> None:
         (("digits", "--grid", "weigth=1,2", "--out", "s"), ("there is no setting 'weigth'", "did you mean weight")),
         (("digits", "--grid", "lr=fast", "--out", "s"), ("lr takes a number, got 'fast'",)),
         (("digits", "--grid", "lr", "--out", "s"), ("--grid takes key=v1,v2",)),
+        (
+            ("digits", "--grid", "lr=1,2", "--set", "lr=3", "--out", "s"),
+            ("lr is set twice, by --grid and by --set lr=3",),
+        ),
+        (("digits", "--epochs", "1", "--set", "epochs=3", "--out", "s"), ("epochs is set twice",)),
         (("digits", "--grid", "seed=0", "--seeds", "1", "--out", "s"), ("give one of them",)),
         (
             ("digits", "--objective", "ce", "--grid", "weight=5,20", "--out", "s"),

@@ -208,7 +208,7 @@ def test_figures_on_the_way_are_of_the_mean() -> None:
     made = trainer("vmcr2", steps=6, average=0.9, eval_every=1)
 
     def delta_r() -> float:
-        features = embed(made.config, made.network, made.train_split, CPU)
+        features = embed(made.config, made.network, made.train_split.images, CPU)
         return rate_reduction(features.double(), made.step.labels, 10, eps_sq=made.config.eps_sq).delta.item()
 
     record = made.record(Position(2, 6, 1.0), 1.0)

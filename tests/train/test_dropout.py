@@ -41,7 +41,7 @@ def test_it_rests_after_its_part_of_the_run_and_comes_back_at_the_end() -> None:
     assert not torch.equal(seen(made), seen(made))
     assert not made.step.begin(1)
     assert made.step.begin(2), "a recorded step would go on dropping"
-    measured = embed(made.config, made.network, made.train_split, CPU)[:20]
+    measured = embed(made.config, made.network, made.train_split.images, CPU)[:20]
     assert torch.equal(seen(made), seen(made)), "measuring in between must not wake it"
     assert torch.allclose(seen(made), measured, atol=1e-6)
     assert not made.step.begin(3)

@@ -62,7 +62,7 @@ def test_embed_is_the_network_on_plain_pictures_in_evaluation_mode() -> None:
     config = Config().replace(image_size=8, dim=16, mean=(0.3,), std=(0.5,), augmentation="crop")
     network = build("mlp", dim=16, input_shape=(1, 8, 8), hidden=(32,), batch_norm=True).train()
     before = {name: value.clone() for name, value in network.state_dict().items()}
-    z = embed(config, network, split, CPU)
+    z = embed(config, network, split.images, CPU)
     assert network.training
     assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())  # BatchNorm too
     assert not z.requires_grad
@@ -70,7 +70,7 @@ def test_embed_is_the_network_on_plain_pictures_in_evaluation_mode() -> None:
         x = (plain(split.images, torch.arange(2100), size=8) - 0.3) / 0.5
         expected = network.eval()(x)
     assert torch.allclose(z, expected, atol=1e-6)
-    embed(config, network, split, CPU)
+    embed(config, network, split.images, CPU)
     assert not network.training  # left as it was
 
 

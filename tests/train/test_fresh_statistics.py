@@ -32,7 +32,7 @@ def by_hand(made: Trainer) -> Tensor:
     original, made.step.network = made.step.network, network
     remake_statistics(network, made.step._see, made.step._pass())
     made.step.network = original
-    return embed(made.config, network, made.train_split, CPU)
+    return embed(made.config, network, made.train_split.images, CPU)
 
 
 def buffers_of(made: Trainer) -> list[Tensor]:
@@ -43,7 +43,7 @@ def test_the_dictionary_is_latched_on_features_by_fresh_statistics() -> None:
     made = trainer(5, fresh_statistics=True)
     before = buffers_of(made)
     wanted = by_hand(made)
-    lagging = embed(made.config, made.network, made.train_split, CPU)
+    lagging = embed(made.config, made.network, made.train_split.images, CPU)
     assert (wanted - lagging).norm() > 0.1 * lagging.norm()  # or nothing is shown here
     assert isinstance(made.objective, VMCR2Loss)
     other = copy.deepcopy(made.objective)
@@ -58,10 +58,10 @@ def test_the_run_is_measured_and_kept_with_them() -> None:
     made = trainer(5, fresh_statistics=True)
     wanted, before = by_hand(made), buffers_of(made)
     with made.step.measured():
-        torch.testing.assert_close(embed(made.config, made.network, made.train_split, CPU), wanted)
+        torch.testing.assert_close(embed(made.config, made.network, made.train_split.images, CPU), wanted)
     assert all(torch.equal(a, b) for a, b in zip(buffers_of(made), before, strict=True))
     made.step.settle()
-    torch.testing.assert_close(embed(made.config, made.network, made.train_split, CPU), wanted)
+    torch.testing.assert_close(embed(made.config, made.network, made.train_split.images, CPU), wanted)
 
 
 def test_without_it_nothing_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:

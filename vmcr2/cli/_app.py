@@ -6,7 +6,6 @@ import dataclasses
 import io
 import json
 import sys
-import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,12 +14,14 @@ import typer
 from .._version import __version__
 from ..data import DataError
 from ..train import FAMILIES, RECIPES, Config, TrainingError, UserError, evaluate_run, find_recipe, fit
+from ..train._checkpoint import read_position
 from ..train._folder import RunFolder
 from ..train._recipes import default_origin
 from ._bench import bench_app
 from ._data import data_app
 from ._display import display_for, print_summary
 from ._report import PAGE, report, report_after
+from ._settings import given_changes, refuse_twice
 from ._sweep import sweep
 
 app = typer.Typer(
@@ -97,19 +98,18 @@ def train(
     vmcr2 train cifar100 --holdout 5000 --set lr=0.1 --set weight=10
     vmcr2 train --resume --out runs/mine          go on where it was stopped
     """
-    given = {"epochs": epochs, "holdout": holdout, "seed": seed, "device": device}
-    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    if data is not None:
-        changes["data_path"] = str(data.expanduser().resolve())
+    changes = given_changes(data, epochs=epochs, holdout=holdout, seed=seed, device=device)
     if resume and out is None:
         raise UserError("--resume needs --out, the folder of the run to go on with")
     config = _configured(recipe, objective, changes, set_ or [], out if resume else None)
     finished = out is not None and resume and RunFolder(out).finished
     with display_for(quiet=as_json) as listener:
+        if out is not None and resume and not out.exists():
+            listener.note(f"there is no run in {out} yet: this one begins it")
         try:
             run = fit(config, out=out, resume=resume, listener=listener)
         except KeyboardInterrupt:
-            _complain(f"stopped; `vmcr2 train --resume --out {out or 'RUN'}` goes on from the last checkpoint")
+            _complain(_stopped(listener.folder or out))
             raise typer.Exit(130) from None
     there = run.folder / PAGE if (run.folder / PAGE).exists() else None
     page = there if finished else report_after(run.folder)
@@ -123,9 +123,20 @@ def train(
             typer.echo(f"report: {page}")
 
 
+def _stopped(folder: Path | None) -> str:
+    if folder is None or not RunFolder(folder).config.exists():
+        return "stopped before the run had begun"
+    again = f"`vmcr2 train --resume --out {folder}`"
+    checkpoint = RunFolder(folder).checkpoint
+    if not checkpoint.exists():
+        return f"stopped before the first checkpoint (checkpoint_seconds): {again} begins again with the first epoch"
+    return f"stopped; {again} goes on after epoch {read_position(checkpoint).epoch}, from the last checkpoint"
+
+
 def _configured(
     recipe: str | None, objective: str | None, changes: dict[str, Any], settings: list[str], resumed: Path | None
 ) -> Config:
+    refuse_twice(changes, settings, "an option of its own")
     if objective is not None and objective not in ("vmcr2", "mcr2", "ce"):
         raise UserError(f"--objective takes vmcr2, mcr2 or ce, got {objective!r}")
     if resumed is not None and RunFolder(resumed).config.exists():
@@ -152,10 +163,7 @@ def evaluate(
     \b
     vmcr2 evaluate runs/digits-vmcr2-seed0-…
     """
-    with warnings.catch_warnings(record=True, action="always", category=UserWarning) as notes:
-        figures = evaluate_run(run, data_path=str(data) if data else None, device=device)
-    for note in notes or []:
-        _complain(str(note.message))
+    figures = evaluate_run(run, data_path=str(data) if data else None, device=device, note=_complain)
     if as_json:
         typer.echo(json.dumps(figures))
     else:

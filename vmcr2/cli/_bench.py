@@ -11,7 +11,7 @@ import typer
 
 from ..data._whole import atomic
 from ..train import UserError
-from ..train._loop import choose_device
+from ..train._numerics import choose_device
 
 bench_app = typer.Typer(no_args_is_help=True)
 

@@ -42,8 +42,11 @@ def describe(record: dict[str, Any]) -> str:
 class PlainDisplay:
     """About twenty lines over the run, for a file or a pipe."""
 
+    folder: Path | None = None
+
     def started(self, config: Config, folder: Path, first_epoch: int) -> None:
         """Say where it goes."""
+        self.folder = folder
         self.epochs = config.epochs
         self.every = max(1, config.epochs // _PLAIN_LINES)
         self.shown = first_epoch
@@ -71,6 +74,8 @@ class PlainDisplay:
 class LiveDisplay:
     """A progress bar, and the latest figures under it."""
 
+    folder: Path | None = None
+
     def __init__(self, live: Live) -> None:
         self.live = live
         self.progress = Progress(
@@ -80,6 +85,7 @@ class LiveDisplay:
 
     def started(self, config: Config, folder: Path, first_epoch: int) -> None:
         """Begin the bar."""
+        self.folder = folder
         self.live.console.print(f"{_title(config)} -> {folder}", highlight=False, markup=False)
         self.task = self.progress.add_task("epoch", total=config.epochs, completed=first_epoch)
         self.live.update(self.progress)
@@ -99,8 +105,11 @@ class LiveDisplay:
 class Silent:
     """For --json."""
 
+    folder: Path | None = None
+
     def started(self, config: Config, folder: Path, first_epoch: int) -> None:
-        """Nothing."""
+        """Keep where it goes, for who stops it."""
+        self.folder = folder
 
     def epoch(self, record: dict[str, Any]) -> None:
         """Nothing."""

@@ -97,7 +97,8 @@ def open_data(name: str, path: Path | str | None = None) -> Source:
     looked = ", ".join(str(place) if place.exists() else f"{place} (does not exist)" for place in places)
     raise DataError(
         f"{info.title} was not found in {looked}: it needs {packed_name(info)}, which "
-        f"`vmcr2 data pack {name} --from FOLDER` makes from a folder with {needed(info)}"
+        f"`vmcr2 data pack {name} --from FOLDER` makes from a folder with {needed(info)}; "
+        "--data or VMCR2_DATA say where it is"
     )
 
 

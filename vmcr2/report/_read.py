@@ -109,7 +109,7 @@ def read_run(path: Path | str) -> RunRecord:
     """The run in a folder, finished or not. A folder that is no run, or of another format, is a :class:`UserError`."""
     folder = RunFolder(Path(path))
     if not folder.config.is_file():
-        raise UserError(f"{folder.path} is not a run folder: it has no config.json")
+        raise folder.no_run()
     config = _json(folder.config)
     if config is None:
         raise UserError(f"{folder.config} is damaged: {folder.path} cannot be reported")

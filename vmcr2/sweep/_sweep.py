@@ -11,7 +11,7 @@ from typing import Protocol
 import torch
 
 from ..train import UserError
-from ..train._loop import choose_device
+from ..train._numerics import choose_device
 from ._points import Point, changes
 from ._results import Record, Results, sole_user
 from ._runs import Job, Outcome, Runner, open_for_sweep, prune

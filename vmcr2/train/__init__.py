@@ -2,6 +2,7 @@
 
 from ._config import Config
 from ._errors import UserError
+from ._load import load_run
 from ._loop import fit
 from ._recipes import FAMILIES, RECIPES, find_recipe, recipe
 from ._remeasure import evaluate_run
@@ -17,5 +18,6 @@ __all__ = [
     "evaluate_run",
     "find_recipe",
     "fit",
+    "load_run",
     "recipe",
 ]

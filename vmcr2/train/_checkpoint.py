@@ -58,6 +58,11 @@ def load_checkpoint(path: Path, step: Step) -> Position:
     torch.set_rng_state(tensors["random.cpu"])
     if step.index.is_cuda and "random.cuda" in tensors:
         torch.cuda.set_rng_state(tensors["random.cuda"], step.index.device)
+    return read_position(path)
+
+
+def read_position(path: Path) -> Position:
+    """Where the run stood when the checkpoint was written."""
     with safe_open(path, framework="pt") as file:
         metadata = file.metadata() or {}
     try:

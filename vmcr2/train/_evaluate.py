@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from ..classifiers import NearestSubspace
-from ..data import Split
 from ..functional import nearest_subspace, rate_reduction, subspace_overlap
 from ..functional._classes import ClassGroup, HardClasses
 from ..functional._linalg import Guard
@@ -34,11 +33,11 @@ class TrainingSide(NamedTuple):
 
 
 @torch.no_grad()
-def embed(config: Config, network: nn.Module, split: Split, device: torch.device) -> Tensor:
+def embed(config: Config, network: nn.Module, images: Tensor, device: torch.device) -> Tensor:
     """Features of every image, in order, in evaluation mode; the network's mode is left as it was."""
     was_training = network.training
     network.eval()
-    images = split.images.to(device)
+    images = images.to(device)
     index = torch.arange(len(images), device=device)
     with numerics(config, device):
         parts = [

@@ -81,12 +81,20 @@ class RunFolder:
     def read_config(self) -> Config:
         """The configuration of an existing run."""
         if not self.config.exists():
-            raise UserError(f"{self.path} is not a run folder: it has no config.json")
+            raise self.no_run()
         self.check_version()
         try:
-            return Config.from_json(self.config.read_text())
-        except UnicodeDecodeError as error:
+            text = self.config.read_text()
+            json.loads(text)
+        except ValueError as error:  # not UTF-8, or not JSON
             raise UserError(f"{self.config} is damaged: {self.path} cannot be used") from error
+        return Config.from_json(text)
+
+    def no_run(self) -> UserError:
+        """Says what the folder is instead, where that is known."""
+        if (self.path / "runs").is_dir():
+            return UserError(f"{self.path} is a folder of runs: name one of {self.path}/runs/*")
+        return UserError(f"{self.path} is not a run folder: it has no config.json")
 
     def check_version(self) -> None:
         """A folder of another format is refused before anything is touched."""

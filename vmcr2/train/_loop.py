@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from ..data import Source, Split, open_data
 from ..functional import rate_reduction
 from ..losses import VMCR2Loss
-from ..models import build
 from ._artifacts import evaluation_tensors
 from ._checkpoint import Position, load_checkpoint, save_checkpoint
 from ._config import Config
@@ -31,9 +30,10 @@ from ._evaluate import (
     evaluate_training,
     evaluate_unseen,
 )
-from ._folder import RunFolder, default_folder, manifest, read_tensors, write_tensors
+from ._folder import RunFolder, default_folder, manifest, write_tensors
+from ._load import network_of, restored
 from ._metrics import batch_rates, due, what_broke
-from ._numerics import placed
+from ._numerics import choose_device, forked_random, placed
 from ._objective import CrossEntropy, build_objective, set_schedules
 from ._run import Listener, Run, TrainingError
 from ._schedule import learning_rate
@@ -61,13 +61,15 @@ def fit(
         source: the opened data, where many runs share them; by default ``config.data`` is opened.
         for_report: write ``evaluation.safetensors``, which a report reads and nothing else.
     """
+    if not isinstance(config, Config):
+        raise TypeError(f"fit takes a Config, got {config!r}: vmcr2.recipe('digits') makes one from a recipe's name")
     device = choose_device(config.device)
     folder = RunFolder(Path(out)) if out is not None else None
     begun = folder if resume and folder is not None and folder.config.exists() else None
     if begun is not None and begun.read_config() != config:
         raise UserError(f"{begun.path} was begun with other settings: --resume takes the run's own, without changes")
     source = source or open_data(config.data, config.data_path)
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):  # the caller's own numbers go on after it
+    with forked_random(device):
         trainer = Trainer(config, source, device)
         if begun is None:
             folder = folder or RunFolder(default_folder(config))
@@ -81,17 +83,6 @@ def fit(
         return trainer.run(begun, listener, for_report)
 
 
-def choose_device(name: str) -> torch.device:
-    """``auto`` is cuda where there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name not in ("cpu", "cuda"):
-        raise UserError(f"device takes auto, cpu or cuda, got {name!r}")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("device cuda was asked for, but torch sees no CUDA device: use --device cpu")
-    return torch.device(name)
-
-
 class Trainer:
     """A configuration brought to life: data, network, objective, and the step over them."""
 
@@ -102,15 +93,8 @@ class Trainer:
         self.held: Split | None = None
         if config.holdout:
             self.train_split, self.held = hold_out(self.train_split, config.holdout, self.num_classes)
-        channels = source.image_shape[0]
         torch.manual_seed(config.seed)
-        shape = (channels, config.image_size, config.image_size)
-        try:
-            network = build(
-                config.model, dim=config.dim, input_shape=shape, hidden=config.hidden, batch_norm=config.batch_norm
-            )
-        except ValueError as error:
-            raise UserError(str(error)) from error
+        network = network_of(config, source.image_shape[0])
         self.network = placed(network, device)
         self.objective = build_objective(config, self.train_split.labels, self.num_classes).to(device)
         total = len(self.train_split.labels)
@@ -135,13 +119,13 @@ class Trainer:
         """Train from the last checkpoint, or from the start."""
         config = self.config
         position = Position(0, 0, 0.0)
-        if folder.checkpoint.exists():
+        if begun := folder.checkpoint.exists():
             position = load_checkpoint(folder.checkpoint, self.step)
-        else:
-            self.latch()
         folder.keep_metrics(position.epoch)
         if listener is not None:
             listener.started(config, folder.path, position.epoch)
+        if not begun:
+            self.latch()
         remaining = (config.epochs - position.epoch) * self.steps_per_epoch * self.batch_size
         engine = Engine(self.step, remaining, listener.note if listener is not None else warnings.warn)
         saved = time.monotonic()
@@ -202,7 +186,7 @@ class Trainer:
         """Algorithm 2 on the whole training set, un-augmented."""
         if isinstance(self.objective, VMCR2Loss):
             with self.step.fresh():
-                features = embed(self.config, self.network, self.train_split, self.device)
+                features = embed(self.config, self.network, self.train_split.images, self.device)
             self.objective.latch(features, self.step.labels)
 
     def record(self, position: Position, spent: float) -> dict[str, Any]:
@@ -228,23 +212,23 @@ class Trainer:
     def _progress(self) -> dict[str, float]:
         """The two figures that are watched on the way; the whole evaluation comes at the end."""
         labels = self.step.labels
-        features = embed(self.config, self.network, self.train_split, self.device)
+        features = embed(self.config, self.network, self.train_split.images, self.device)
         full = rate_reduction(features.double(), labels, self.num_classes, eps_sq=self.config.eps_sq)
         figures = {"train_delta_r": full.delta.item()}
         if self.held is not None:
             classifier = classifier_of(self.config, self.num_classes).fit(features, labels)
-            held = embed(self.config, self.network, self.held, self.device)
+            held = embed(self.config, self.network, self.held.images, self.device)
             figures["holdout_accuracy"] = accuracy(classifier.predict(held).cpu(), self.held.labels)
         return figures
 
     def measure(self) -> TrainingSide:
         """The whole training set, un-augmented."""
-        features = embed(self.config, self.network, self.train_split, self.device)
+        features = embed(self.config, self.network, self.train_split.images, self.device)
         return evaluate_training(self.config, features, self.step.labels, self.num_classes)
 
     def measure_unseen(self, side: TrainingSide, unseen: Split, name: str) -> tuple[Tensor, dict[str, Any]]:
         """Features of images that were not trained on, and the accuracies on them."""
-        features = embed(self.config, self.network, unseen, self.device)
+        features = embed(self.config, self.network, unseen.images, self.device)
         labels = unseen.labels.to(self.device)
         found: dict[str, Any] = dict(evaluate_unseen(side, features, labels, self.num_classes))
         if name == "holdout":
@@ -290,27 +274,4 @@ class Trainer:
         """A finished run from its folder."""
         if other := self.other_data(folder):
             note(f"{other}: figures made on these are not those of its summary.json")
-        try:
-            self.network.load_state_dict(read_tensors(folder.model))
-            if folder.objective.exists():
-                self.objective.load_state_dict(read_tensors(folder.objective))
-        except RuntimeError as error:
-            raise UserError(f"the weights in {folder.path} do not fit its config.json: {error}") from error
-        fitted = read_tensors(folder.subspaces)
-        classifier = classifier_of(self.config, self.num_classes)
-        classifier.load_state_dict(
-            {
-                "subspace_bases": fitted["bases"],
-                "subspace_energies": fitted["energies"],
-                "scatter": torch.zeros(0),
-                "sizes": torch.zeros(0),
-            }
-        )
-        return Run(
-            folder.path,
-            self.config,
-            folder.read_summary(),
-            self.network.eval(),
-            classifier.to(self.device),
-            self.objective,
-        )
+        return restored(folder, self.config, self.network, self.objective, self.num_classes)

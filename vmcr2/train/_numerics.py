@@ -1,14 +1,32 @@
-"""In what precision a network runs, and where that is decided."""
+"""Where a network runs and in what precision, and how that is decided."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from ._config import Config
+from ._errors import UserError
+
+
+def choose_device(name: str) -> torch.device:
+    """``auto`` is cuda where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name not in ("cpu", "cuda"):
+        raise UserError(f"device takes auto, cpu or cuda, got {name!r}")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UserError("device cuda was asked for, but torch sees no CUDA device: use --device cpu")
+    return torch.device(name)
+
+
+def forked_random(device: torch.device) -> AbstractContextManager[None]:
+    """Torch's random numbers inside are the run's; the caller's own go on after it."""
+    return cast(AbstractContextManager[None], torch.random.fork_rng([device] if device.type == "cuda" else []))
 
 
 def uses_bfloat16(config: Config, device: torch.device) -> bool:

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ..data import open_data
 from ._folder import RunFolder
-from ._loop import Trainer, choose_device
+from ._loop import Trainer
+from ._numerics import choose_device, forked_random
 
 
-def evaluate_run(path: Path | str, *, data_path: str | None = None, device: str = "auto") -> dict[str, Any]:
-    """The figures of a finished run on the test set, made anew from its weights; writes nothing."""
+def evaluate_run(
+    path: Path | str,
+    *,
+    data_path: str | None = None,
+    device: str = "auto",
+    note: Callable[[str], None] = warnings.warn,
+) -> dict[str, Any]:
+    """The figures of a finished run on the test set, made anew from its weights; writes nothing.
+
+    ``note`` is told where the training data are not those that the run was made with.
+    """
     folder = RunFolder(Path(path))
     config = folder.read_config()
     folder.read_summary()
     chosen = choose_device(device)
     source = open_data(config.data, data_path or config.data_path)
-    trainer = Trainer(config, source, chosen)
-    trainer.restore(folder)
-    side = trainer.measure()
-    _, result = trainer.measure_unseen(side, source.test(), "test")
+    with forked_random(chosen):
+        trainer = Trainer(config, source, chosen)
+        trainer.restore(folder, note)
+        side = trainer.measure()
+        _, result = trainer.measure_unseen(side, source.test(), "test")
     return result | side.figures

@@ -10,9 +10,19 @@ from typing import Any, Literal
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
+_CALLED_ELSEWHERE = {
+    **{"learning_rate": "lr", "rate": "lr", "wd": "weight_decay", "decay": "weight_decay", "batch": "batch_size"},
+    **{"beta": "batch_expansion", "eps": "eps_sq", "epsilon": "eps_sq", "epsilon_sq": "eps_sq", "ema": "average"},
+    **{"feature_dim": "dim", "d": "dim", "nu": "nu_dictionary", "scheduler": "schedule", "network": "model"},
+}
+"""What settings are called by others."""
+
+
 def nearest(name: str, names: typing.Iterable[str]) -> str:
     """«: did you mean …?», or nothing where nothing is near."""
-    close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)
+    names = list(names)
+    known = _CALLED_ELSEWHERE.get(name)
+    close = [known] if known in names else difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     return f": did you mean {' or '.join(close)}?" if close else ""
 
 

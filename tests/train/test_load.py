@@ -1,0 +1,88 @@
+"""A run from its folder alone: what it learned, and what it says of images that it has never seen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import vmcr2
+from vmcr2.data import open_data
+from vmcr2.train import Run, UserError, fit, load_run, recipe
+
+
+@pytest.fixture(scope="module", params=["vmcr2", "mcr2", "ce"])
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    config = recipe("digits", objective=request.param, epochs=3, device="cpu")
+    return fit(config, out=tmp_path_factory.mktemp("runs") / "mine")
+
+
+def test_it_is_the_run_that_was_made(made: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    test = open_data("digits").test()
+    for module in ("_load", "_loop"):
+        monkeypatch.setattr(f"vmcr2.train.{module}.open_data", None, raising=False)  # no data are needed
+    torch.manual_seed(7)
+    before = torch.get_rng_state()
+    run = vmcr2.load_run(made.folder, device="cpu")
+    assert torch.equal(torch.get_rng_state(), before)
+    assert (run.config, run.summary) == (made.config, json.loads((made.folder / "summary.json").read_text()))
+    assert torch.equal(run.features(test.images), made.features(test.images))
+    predicted = run.predict(test.images)
+    assert torch.equal(predicted, made.predict(test.images))
+    assert (predicted == test.labels).double().mean().item() == run.summary["test_accuracy"]
+    for a, b in zip(run.objective.state_dict().values(), made.objective.state_dict().values(), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("images", "got"),
+    [
+        (torch.rand(2, 1, 8, 8), "float32, \\(2, 1, 8, 8\\)"),
+        (torch.zeros(1, 8, 8, dtype=torch.uint8), "uint8, \\(1, 8, 8\\)"),
+        ([[0]], "list"),
+    ],
+)
+def test_images_are_as_data_sets_have_them(made: Run, images: Any, got: str) -> None:
+    with pytest.raises(ValueError, match=f"images must be a uint8 tensor .*; got .*{got}"):
+        made.predict(images)
+
+
+def test_a_folder_that_is_not_a_whole_run(made: Run, tmp_path: Path) -> None:
+    (tmp_path / "sweep" / "runs").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"is a folder of runs: name one of .*sweep/runs/\*"):
+        load_run(tmp_path / "sweep")
+    kept = ("config.json", "manifest.json", "metrics.jsonl", "summary.json")
+    for name in kept:
+        (tmp_path / name).write_bytes((made.folder / name).read_bytes())
+    with pytest.raises(UserError, match=r"model\.safetensors is missing: a sweep keeps .* with --keep-weights"):
+        load_run(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(UserError, match=r"config\.json is damaged"):
+        load_run(tmp_path)
+
+
+def test_a_name_is_not_a_configuration() -> None:
+    with pytest.raises(TypeError, match=r"fit takes a Config, got 'digits': vmcr2\.recipe\('digits'\)"):
+        fit("digits")  # type: ignore[arg-type]
+
+
+def test_a_run_is_announced_before_it_latches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    class Listener:
+        def started(self, *_: object) -> None:
+            said.append("started")
+
+        def epoch(self, record: dict[str, Any]) -> None:
+            said.append("epoch")
+
+        def note(self, text: str) -> None:
+            said.append(text)
+
+    latch = vmcr2.VMCR2Loss.latch
+    monkeypatch.setattr(vmcr2.VMCR2Loss, "latch", lambda *a, **k: (said.append("latch"), latch(*a, **k))[0])
+    fit(recipe("digits", epochs=1, device="cpu"), out=tmp_path / "run", listener=Listener())
+    assert said == ["started", "latch", "epoch"], "latching on a large set takes a while"

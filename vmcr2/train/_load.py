@@ -1,0 +1,75 @@
+"""A finished run from its folder: to go on working with, without its training data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from ..data import DATASETS
+from ..models import build
+from ._config import Config
+from ._errors import UserError
+from ._evaluate import classifier_of
+from ._folder import RunFolder, read_tensors
+from ._numerics import choose_device, forked_random, placed
+from ._objective import Objective, build_objective
+from ._run import Run
+
+
+def load_run(path: Path | str, *, device: str = "auto") -> Run:
+    """A finished run from its folder alone: network, classifier, objective and figures.
+
+    >>> import tempfile
+    >>> import vmcr2
+    >>> from vmcr2.data import open_data
+    >>> test = open_data("digits").test()
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = vmcr2.fit(vmcr2.recipe("digits", epochs=3), out=f"{folder}/mine")
+    ...     run = vmcr2.load_run(f"{folder}/mine")
+    >>> predicted = run.predict(test.images)
+    >>> (predicted.cpu() == test.labels).double().mean().item() == run.summary["test_accuracy"]
+    True
+    """
+    folder = RunFolder(Path(path))
+    config = folder.read_config()
+    chosen = choose_device(device)
+    info = DATASETS[config.data]
+    with forked_random(chosen):  # weights are drawn, and then replaced
+        network = placed(network_of(config, info.image_shape[0]), chosen)
+        objective = build_objective(config, torch.arange(info.classes), info.classes).to(chosen)
+    return restored(folder, config, network, objective, info.classes)
+
+
+def network_of(config: Config, channels: int) -> torch.nn.Module:
+    """As the configuration has it, untrained."""
+    shape = (channels, config.image_size, config.image_size)
+    try:
+        return build(
+            config.model, dim=config.dim, input_shape=shape, hidden=config.hidden, batch_norm=config.batch_norm
+        )
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+def restored(
+    folder: RunFolder, config: Config, network: torch.nn.Module, objective: Objective, num_classes: int
+) -> Run:
+    """The run of a folder, its weights put into this network and objective."""
+    summary = folder.read_summary()
+    if not folder.model.exists():
+        raise UserError(f"{folder.model} is missing: a sweep keeps its runs' weights with --keep-weights")
+    try:
+        network.load_state_dict(read_tensors(folder.model))
+        if folder.objective.exists():
+            objective.load_state_dict(read_tensors(folder.objective))
+    except RuntimeError as error:
+        raise UserError(f"the weights in {folder.path} do not fit its config.json: {error}") from error
+    fitted = read_tensors(folder.subspaces)
+    classifier = classifier_of(config, num_classes)
+    none = torch.zeros(0)  # the moments it was fitted from are not kept
+    classifier.load_state_dict(
+        {"subspace_bases": fitted["bases"], "subspace_energies": fitted["energies"], "scatter": none, "sizes": none}
+    )
+    device = next(network.parameters()).device
+    return Run(folder.path, config, summary, network.eval(), classifier.to(device), objective)
