@@ -43,6 +43,8 @@ _VARIATIONAL = {
 _FLAT = {"codes": "flat", "atoms_per_class": 2, "codes_trace": 4.0}
 _MEAN = {"average": 0.99, "schedule": "linear"}
 _FRESH = {"fresh_statistics": True}
+_NARROW = {**_MEAN, "dim": 100}
+_CARRIED = {"objective": "mcr2", "memory": 20_000}
 
 RUNS: list[dict[str, Any]] = [
     *({"objective": "ce", "lr": lr, "weight_decay": decay} for lr, decay in ((1.0, 5e-4), (2.0, 5e-4), (2.0, 1e-3))),
@@ -73,6 +75,17 @@ RUNS: list[dict[str, Any]] = [
     *({**_MEAN, **_FLAT, "focus": 3.0, **more, "seed": seed} for more in ({}, _FRESH) for seed in (0, 1)),
     *({**_MEAN, **more, "seed": seed} for more in ({}, {"focus": 1.0}, {"focus": 3.0}) for seed in (0, 1)),
     *({**_MEAN, **_FRESH, "focus": 3.0, "seed": seed} for seed in (0, 1)),
+    # one dimension for each class: atoms, codes, the push, and exact MCR²
+    _NARROW,
+    *({**_NARROW, "atoms_per_class": atoms} for atoms in (2, 1)),
+    *({**_NARROW, "codes": "flat", "atoms_per_class": 1, "codes_trace": trace} for trace in (2.0, 4.0)),
+    {**_NARROW, **_FLAT, "focus": 3.0},
+    *({**_NARROW, "batch_expansion": push} for push in (0.2, 0.5)),
+    {**_NARROW, "loss_scale": 0.25},
+    {**_NARROW, "objective": "mcr2", "lr": 0.1},
+    *({**_NARROW, **_CARRIED, **more} for more in ({"lr": 0.1}, {}, {"weight_decay": 5e-4})),
+    *({**_MEAN, **_CARRIED, **more} for more in ({}, {"weight_decay": 5e-4}, {"memory": 38000}, {"lr": 0.1})),
+    {**_MEAN, "objective": "mcr2"},
 ]
 
 
