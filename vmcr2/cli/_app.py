@@ -15,6 +15,7 @@ from .._version import __version__
 from ..data import DataError
 from ..train import FAMILIES, RECIPES, Config, TrainingError, UserError, evaluate_run, find_recipe, fit
 from ..train._checkpoint import read_position
+from ..train._config import OBJECTIVES
 from ..train._folder import RunFolder
 from ..train._recipes import default_origin
 from ._bench import bench_app
@@ -137,7 +138,7 @@ def _configured(
     recipe: str | None, objective: str | None, changes: dict[str, Any], settings: list[str], resumed: Path | None
 ) -> Config:
     refuse_twice(changes, settings, "an option of its own")
-    if objective is not None and objective not in ("vmcr2", "mcr2", "ce"):
+    if objective is not None and objective not in OBJECTIVES:
         raise UserError(f"--objective takes vmcr2, mcr2 or ce, got {objective!r}")
     if resumed is not None and RunFolder(resumed).config.exists():
         if changes or settings or objective is not None:

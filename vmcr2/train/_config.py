@@ -15,6 +15,7 @@ from ._texts import nearest, parse, wanted
 from ._values import of_kind
 
 Objective = Literal["vmcr2", "mcr2", "ce"]
+OBJECTIVES: tuple[str, ...] = typing.get_args(Objective)
 Augmentation = Literal["none", "crop", "flip", "resized-crop"]
 
 

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ._config import Config
+from ._config import OBJECTIVES, Config
 from ._errors import UserError
 from ._given import Given, Values, ours, paper
 from ._texts import nearest
@@ -116,13 +116,12 @@ class _Row(NamedTuple):
         return "-".join(filter(None, [self.data, "" if self.dim == plain else f"d{self.dim}", self.variant]))
 
 
-_ALL = ("vmcr2", "mcr2", "ce")
 _ROWS = [
-    _Row("mnist", 128, "", _ALL, "MNIST, Table 2"),
-    _Row("cifar10", 128, "", _ALL, "CIFAR-10, Table 2"),
-    _Row("cifar100", 500, "", _ALL, "CIFAR-100, Table 2"),
+    _Row("mnist", 128, "", OBJECTIVES, "MNIST, Table 2"),
+    _Row("cifar10", 128, "", OBJECTIVES, "CIFAR-10, Table 2"),
+    _Row("cifar100", 500, "", OBJECTIVES, "CIFAR-100, Table 2"),
     _Row("cifar100", 100, "", ("vmcr2", "mcr2"), "CIFAR-100 with d = 100, Figure 1"),
-    _Row("tiny-imagenet", 500, "", _ALL, "Tiny ImageNet, Table 2"),
+    _Row("tiny-imagenet", 500, "", OBJECTIVES, "Tiny ImageNet, Table 2"),
     _Row("tiny-imagenet", 200, "", ("vmcr2", "mcr2"), "Tiny ImageNet with d = 200, Figure 1"),
     _Row("cifar100", 500, "preact", ("vmcr2", "ce"), "CIFAR-100, PreAct ResNet-18, Table 3"),
     _Row("tiny-imagenet", 500, "preact", ("vmcr2", "ce"), "Tiny ImageNet, PreAct ResNet-18, Table 3"),
@@ -150,7 +149,7 @@ def _digits_row(objective: str) -> Recipe:
 
 def _table() -> dict[str, Callable[[], Recipe]]:
     table: dict[str, Callable[[], Recipe]] = {}
-    for objective in _ALL:
+    for objective in OBJECTIVES:
         table[f"digits-{objective}"] = lambda objective=objective: _digits_row(objective)  # type: ignore[misc]
     for row in _ROWS:
         for objective, literal in itertools.product(row.objectives, (False, True)):
@@ -180,7 +179,7 @@ def find_recipe(name: str, objective: str | None = None) -> Recipe:
     if name in FAMILIES:
         full = f"{name}-{objective or 'vmcr2'}"
         if full not in RECIPES:
-            offered = [o for o in _ALL if f"{name}-{o}" in RECIPES]
+            offered = [o for o in OBJECTIVES if f"{name}-{o}" in RECIPES]
             raise UserError(f"{name} was not run with {objective}: choose {' or '.join(offered)}")
         return RECIPES[full]()
     if name not in RECIPES:
