@@ -60,9 +60,9 @@ def make_all(
 
     try:
         on_cuda = threads is None and torch.cuda.device_count() > 0
-        with sole_user(folder), sharing(parallel, on_cuda) as (note, share):
+        with sole_user(folder), sharing(parallel, on_cuda, threads) as (note, share):
             print(f"{len(left)} runs, {note or 'one after another'}", flush=True)
-            run_in_processes(in_time(), new_maker, report, processes=parallel, threads=threads or share)
+            run_in_processes(in_time(), new_maker, report, processes=parallel, threads=share)
     except UserError as error:
         sys.exit(str(error))
     if left:

@@ -383,7 +383,10 @@ def mistake(tmp_path: Path) -> Callable[..., None]:
         (("train", "--set", "epoch=3"), ("there is no setting 'epoch'", "did you mean epochs")),
         (("train", "--set", "lr=fast"), ("lr takes a number, got 'fast'",)),
         (("train", "--set", "learning_rate=1"), ("no setting 'learning_rate': did you mean lr?",)),
-        (("train", "--epochs", "1", "--set", "epochs=3"), ("epochs is set twice", "by --set epochs=3: leave one out")),
+        (
+            ("train", "--epochs", "1", "--set", "epochs=3"),
+            ("epochs is set twice, by an option of its own and by --set: leave one out",),
+        ),
         (
             ("train", "--set", "schedule=square"),
             ("schedule takes one of constant, step, cosine, linear, got 'square'",),

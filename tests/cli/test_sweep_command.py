@@ -127,9 +127,10 @@ def test_the_test_set_stays_unread(monkeypatch: pytest.MonkeyPatch) -> None:
         (("digits", "--grid", "lr", "--out", "s"), ("--grid takes key=v1,v2",)),
         (
             ("digits", "--grid", "lr=1,2", "--set", "lr=3", "--out", "s"),
-            ("lr is set twice, by --grid and by --set lr=3",),
+            ("lr is set twice, by --grid and by --set",),
         ),
         (("digits", "--epochs", "1", "--set", "epochs=3", "--out", "s"), ("epochs is set twice",)),
+        (("digits", "--epochs", "1", "--grid", "epochs=2,3", "--out", "s"), ("by an option of its own and by --grid",)),
         (("digits", "--grid", "seed=0", "--seeds", "1", "--out", "s"), ("give one of them",)),
         (
             ("digits", "--objective", "ce", "--grid", "weight=5,20", "--out", "s"),

@@ -147,9 +147,22 @@ def test_a_fit_that_fails_changes_nothing(estimator: Any, bad: dict[str, Any]) -
     model = clone(estimator).fit(X, y)
     before = output()
     with pytest.raises(ValueError, match=next(iter(bad))):
-        model.set_params(**bad).fit(2 - X, y + 5)
+        model.set_params(**bad).fit(2 - X[:, 1:], y + 5)
     assert model.classes_.tolist() == [0, 1]
-    assert np.array_equal(output(), before)
+    assert np.array_equal(output(), before), "its number of columns too"
+
+
+def test_rows_that_overflow_on_the_way_change_nothing() -> None:
+    model = NearestSubspaceClassifier()
+    with np.errstate(over="ignore"), pytest.raises(ValueError, match="NaN or inf"):
+        model.fit(X * 1e200, y)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    before = model.fit(X, y).predict_proba(X)
+    with np.errstate(over="ignore"), pytest.raises(ValueError, match="NaN or inf"):
+        model.fit(X * 1e200, y + 5)
+    assert np.array_equal(model.predict_proba(X), before)
+    assert model.classes_.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("objective", ["vmcr2", "mcr2"])

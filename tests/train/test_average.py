@@ -16,7 +16,6 @@ from torch import Tensor, nn
 import vmcr2
 from vmcr2.functional import rate_reduction
 from vmcr2.train import UserError, evaluate_run, fit, recipe
-from vmcr2.train import _loop as loop
 from vmcr2.train._average import remake_statistics
 from vmcr2.train._checkpoint import Position, load_checkpoint, save_checkpoint
 from vmcr2.train._evaluate import embed
@@ -169,7 +168,7 @@ def with_dropout(*_: Any, **__: Any) -> nn.Module:
 
 @pytest.mark.parametrize("objective", ["vmcr2", "ce"])
 def test_the_steps_do_not_feel_it(objective: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "build", with_dropout)
+    monkeypatch.setattr("vmcr2.train._load.build", with_dropout)
     config = recipe("digits", objective=objective, epochs=4, latch_every=2, eval_every=1, device="cpu", **CROPS)
     checkpoints = []
     for average in (0.0, 0.9):

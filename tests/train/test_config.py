@@ -339,6 +339,7 @@ def test_flip_false_means_no_mirroring(augmentation: str) -> None:
         ("lr", 1, 1.0),
         ("lr", np.float64(0.25), 0.25),
         ("weight", 10, 10.0),
+        ("debias", np.bool_(True), True),
         ("mu_end", None, None),
         ("data_path", Path("/data"), "/data"),
     ],

@@ -92,7 +92,7 @@ def subspace_source() -> Source:
 def test_known_subspaces_are_separated(objective: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = subspace_source()
     monkeypatch.setattr(loop, "open_data", lambda name, path: source)
-    monkeypatch.setattr(loop, "build", lambda *_, **__: vmcr2.models.MLP(12, 12, (64,), batch_norm=True))
+    monkeypatch.setattr("vmcr2.train._load.build", lambda *_, **__: vmcr2.models.MLP(12, 12, (64,), batch_norm=True))
     monkeypatch.setattr("vmcr2.train._step.plain", lambda images, index, size: images[index].float() / 255)
     rate = {"vmcr2": 0.3, "mcr2": 0.03, "ce": 0.3}[objective]
     config = Config(
@@ -182,7 +182,7 @@ def test_dropout_resumes_where_it_was(tmp_path: Path, monkeypatch: pytest.Monkey
             vmcr2.models.MLP(64, 128),
         )
 
-    monkeypatch.setattr(loop, "build", build)
+    monkeypatch.setattr("vmcr2.train._load.build", build)
     config = recipe("digits", objective="ce", **QUICK)
     whole = fit(config, out=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 
 import vmcr2
-from vmcr2.data import open_data
+from vmcr2.data import DataError, Source, Split, open_data
 from vmcr2.train import Run, UserError, fit, load_run, recipe
 
 
@@ -62,6 +62,36 @@ def test_a_folder_that_is_not_a_whole_run(made: Run, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(UserError, match=r"config\.json is damaged"):
         load_run(tmp_path)
+
+
+def test_as_many_classes_as_its_own_data_had(tmp_path: Path) -> None:
+    class Three:
+        """Of digits; packed files may have fewer classes than were published."""
+
+        def __init__(self) -> None:
+            self._source = open_data("digits")
+            self.num_classes = 3
+            self.class_names = ("0", "1", "2")
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._source, name)
+
+        def _some(self, split: Split) -> Split:
+            return Split(split.images[split.labels < 3], split.labels[split.labels < 3])
+
+        def train(self) -> Split:
+            return self._some(self._source.train())
+
+        def test(self) -> Split:
+            return self._some(self._source.test())
+
+    source = cast(Source, Three())
+    made = fit(recipe("digits", epochs=2, device="cpu"), out=tmp_path / "run", source=source)
+    assert torch.equal(load_run(made.folder).predict(source.test().images), made.predict(source.test().images))
+    config = json.loads((made.folder / "config.json").read_text())
+    (made.folder / "config.json").write_text(json.dumps(config | {"data": "mine"}))
+    with pytest.raises(DataError, match="'mine'"):
+        load_run(made.folder)
 
 
 def test_a_name_is_not_a_configuration() -> None:

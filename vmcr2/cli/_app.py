@@ -22,7 +22,7 @@ from ._bench import bench_app
 from ._data import data_app
 from ._display import display_for, print_summary
 from ._report import PAGE, report, report_after
-from ._settings import given_changes, refuse_twice
+from ._settings import given_changes, names_of, refuse_twice
 from ._sweep import sweep
 
 app = typer.Typer(
@@ -137,7 +137,7 @@ def _stopped(folder: Path | None) -> str:
 def _configured(
     recipe: str | None, objective: str | None, changes: dict[str, Any], settings: list[str], resumed: Path | None
 ) -> Config:
-    refuse_twice(changes, settings, "an option of its own")
+    refuse_twice(own=changes, set=names_of(settings))
     if objective is not None and objective not in OBJECTIVES:
         raise UserError(f"--objective takes vmcr2, mcr2 or ce, got {objective!r}")
     if resumed is not None and RunFolder(resumed).config.exists():

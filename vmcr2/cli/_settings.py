@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from ..train import UserError
+
+_SPELT = {"own": "an option of its own", "grid": "--grid", "set": "--set"}
 
 
 def given_changes(data: Path | None, **options: Any) -> dict[str, Any]:
@@ -17,9 +20,13 @@ def given_changes(data: Path | None, **options: Any) -> dict[str, Any]:
     return changes
 
 
-def refuse_twice(names: Iterable[str], settings: list[str], by: str) -> None:
-    """A setting that two options say is somebody's mistake: which one did they mean?"""
-    for setting in settings:
-        name = setting.partition("=")[0].strip()
-        if name in names:
-            raise UserError(f"{name} is set twice, by {by} and by --set {setting}: leave one out")
+def refuse_twice(**options: Iterable[str]) -> None:
+    """A setting that two of these say is somebody's mistake: which one did they mean?"""
+    for (one, some), (other, more) in combinations(options.items(), 2):
+        for name in set(some) & set(more):
+            raise UserError(f"{name} is set twice, by {_SPELT[one]} and by {_SPELT[other]}: leave one out")
+
+
+def names_of(settings: list[str]) -> list[str]:
+    """What --set sets."""
+    return [setting.partition("=")[0].strip() for setting in settings]

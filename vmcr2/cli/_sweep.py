@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ..sweep import Point, SweepListener, grid, rank, read_axes, table
 from ..sweep import sweep as run_sweep
 from ..train import Config, UserError, find_recipe
-from ._settings import given_changes, refuse_twice
+from ._settings import given_changes, names_of, refuse_twice
 
 
 def sweep(
@@ -52,7 +52,7 @@ def sweep(
     The same command again goes on where it was stopped, and makes what was added to the grid.
     """
     changes = given_changes(data, epochs=epochs, holdout=holdout, device=device)
-    refuse_twice(changes, set_ or [], "an option of its own")
+    refuse_twice(own=changes, grid=read_axes(axes or []), set=names_of(set_ or []))
     points = _points(find_recipe(recipe, objective).config.replace(**changes), axes or [], seeds, holdout, set_ or [])
     with _display(quiet=as_json) as display, _terminated_like_interrupted():
         try:
@@ -88,7 +88,6 @@ def _points(base: Config, texts: list[str], seeds: str | None, holdout: int | No
             "holdout must be above 0 in a sweep, which never reads the test set: leave it out for a default"
         )
     axes = read_axes(texts)
-    refuse_twice(axes, settings, "--grid")
     if seeds is not None:
         if "seed" in axes:
             raise UserError("--seeds and --grid seed=… say the same: give one of them")

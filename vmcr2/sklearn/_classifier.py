@@ -18,6 +18,7 @@ from ._labels import encode, log_weights, need_pairs, need_two_classes
 from ._partial import PartialFit
 from ._scores import SubspaceScores, relative_residuals
 from ._training import EarlyStopping, Head, Settings, Trainer
+from ._undo import undone_on_failure
 
 
 class RateReductionClassifier(SubspaceScores, PartialFit):
@@ -117,6 +118,7 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
         self.verbose = verbose
         self.device = device
 
+    @undone_on_failure
     def fit(self, X: Any, y: Any, **fit_params: Any) -> RateReductionClassifier:
         """Train the network and learn the subspaces of its features; forgets earlier ones.
 
@@ -142,7 +144,6 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
             held_out = self._samples(trainer, X[held], labels[held])
             stop = EarlyStopping(trainer, data, held_out, self.n_components, self.n_iter_no_change)
         self._run(trainer, data, rng, stop)
-        # what was learned before is replaced only now, so that a fit that fails leaves it as it was
         if hasattr(self, "validation_scores_"):
             del self.validation_scores_
         if stop is not None:

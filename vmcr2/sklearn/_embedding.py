@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ._base import RateReductionBase
 from ._calibration import Array
 from ._labels import encode, need_pairs, need_two_classes
+from ._undo import undone_on_failure
 
 
 class RateReductionEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RateReductionBase):  # type: ignore[misc]
@@ -67,6 +68,7 @@ class RateReductionEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         self.verbose = verbose
         self.device = device
 
+    @undone_on_failure
     def fit(self, X: Any, y: Any) -> RateReductionEmbedding:
         """Train the network on rows and their labels."""
         X, y = validate_data(self, X, y, dtype=np.float64, order="C")
@@ -77,7 +79,6 @@ class RateReductionEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         rng = self._random()
         trainer = self._new_trainer(X, settings, rng)
         self._run(trainer, self._samples(trainer, X, labels), rng)
-        # last, so that a fit that fails leaves nothing behind
         self.classes_ = classes
         self._keep(trainer)
         self._n_features_out = settings.dim
@@ -87,10 +88,6 @@ class RateReductionEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         """Unit features, (n, n_components)."""
         check_is_fitted(self)
         return self._features(self._validated(X))
-
-    def __sklearn_is_fitted__(self) -> bool:
-        # scikit-learn's own rule takes n_features_in_ for fitted, which a failed fit has too
-        return hasattr(self, "classes_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -14,6 +14,7 @@ from ._arguments import check_components
 from ._calibration import RECENT, START, Array, fit_temperature, holdout_by_content
 from ._labels import encode, log_weights, need_two_classes, partial_classes
 from ._scores import SubspaceScores, relative_residuals, with_moments
+from ._undo import undone_on_failure
 
 _HELD_OUT = 0.1
 
@@ -48,6 +49,7 @@ class NearestSubspaceClassifier(SubspaceScores, BaseEstimator):  # type: ignore[
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight
 
+    @undone_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> NearestSubspaceClassifier:
         """Learn the subspaces of these samples, and forget earlier ones."""
         X, y = validate_data(self, X, y, dtype=np.float64, order="C")
@@ -57,7 +59,6 @@ class NearestSubspaceClassifier(SubspaceScores, BaseEstimator):  # type: ignore[
         need_two_classes(type(self).__name__, classes)
         self._check_components(X)
         logs = log_weights(self.class_weight, classes, y)
-        # what was learned before is replaced only now, so that a fit that fails leaves it as it was
         self.classes_, self.class_log_weights_ = classes, logs
         self.intercept_ = _row_length(X, weights) if self.fit_intercept else 0.0
         rows = self._lifted(X)
@@ -67,6 +68,7 @@ class NearestSubspaceClassifier(SubspaceScores, BaseEstimator):  # type: ignore[
         self._recent: tuple[Array, Array] | None = None
         return self
 
+    @undone_on_failure
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> NearestSubspaceClassifier:
         """Add a batch. The first call needs ``classes``, all labels that may come."""
         first = not hasattr(self, "classes_")
@@ -82,7 +84,6 @@ class NearestSubspaceClassifier(SubspaceScores, BaseEstimator):  # type: ignore[
         if not first:
             self._calibrate_on_recent(rows, labels)
         self.subspaces_.partial_fit(_tensor(rows, weights), torch.as_tensor(labels))
-        # last: a first call that fails leaves an estimator that is not fitted
         self.classes_ = known
         return self
 

@@ -14,6 +14,7 @@ from ._calibration import RECENT, START, Array
 from ._labels import encode, log_weights, partial_classes
 from ._scores import with_moments
 from ._training import Trainer, seeded
+from ._undo import undone_on_failure
 
 _KEPT = 0.9
 """What is kept of a class's second moment when a new batch of it comes: the features move meanwhile."""
@@ -25,6 +26,7 @@ class PartialFit(RateReductionBase):
     _trainer: Trainer | None = None
     _fitted_trainer: Trainer | None = None
 
+    @undone_on_failure
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Any:
         """One pass over these samples, at the constant learning rate ``lr``.
 
@@ -45,7 +47,6 @@ class PartialFit(RateReductionBase):
         if not first:
             self._calibrate_on_recent(X, labels)
         self._one_pass(trainer, X, labels)
-        # last: a first call that fails leaves an estimator that is not fitted
         self.classes_ = known
         return self
 

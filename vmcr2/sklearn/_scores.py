@@ -48,10 +48,6 @@ class SubspaceScores(ClassifierMixin):  # type: ignore[misc]
     class_log_weights_: Array
     holdout_novelty_: Array
 
-    def __sklearn_is_fitted__(self) -> bool:
-        # scikit-learn's own rule takes n_features_in_ for fitted, which a failed fit has too
-        return hasattr(self, "classes_")
-
     def _residuals(self, X: Any) -> Array:
         raise NotImplementedError
 

@@ -170,9 +170,8 @@ class Trainer:
             self.optimizer.step()
         self.epochs_done += 1
         if not bool(self.features(data.x[:2]).isfinite().all()):
-            raise ValueError(
-                f"training diverged in epoch {self.epochs_done}: choose a smaller lr than {self.settings.lr:g}"
-            )
+            rate = self.optimizer.param_groups[0]["lr"]  # partial_fit may have set another than the settings'
+            raise ValueError(f"training diverged in epoch {self.epochs_done}: choose a smaller lr than {rate:g}")
 
     def latch(self, x: Tensor, labels: Tensor) -> None:
         """Dictionary and codes anew from the training set (Algorithm 2); nothing for the other objectives."""

@@ -22,7 +22,7 @@ from ._config import Config
 from ._errors import UserError
 
 FORMAT = 1
-_HALF = ".*.tmp"
+_HALF = ".*.[0-9]*.tmp"  # NAME, and the process that wrote it
 
 
 class RunFolder:

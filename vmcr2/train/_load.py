@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from ..data import DATASETS
+from ..data._catalogue import describe
 from ..models import build
 from ._config import Config
 from ._errors import UserError
@@ -33,12 +33,19 @@ def load_run(path: Path | str, *, device: str = "auto") -> Run:
     """
     folder = RunFolder(Path(path))
     config = folder.read_config()
+    _need_weights(folder)
     chosen = choose_device(device)
-    info = DATASETS[config.data]
+    classes = len(read_tensors(folder.subspaces)["bases"])  # as many as its own data had, whatever was published
     with forked_random(chosen):  # weights are drawn, and then replaced
-        network = placed(network_of(config, info.image_shape[0]), chosen)
-        objective = build_objective(config, torch.arange(info.classes), info.classes).to(chosen)
-    return restored(folder, config, network, objective, info.classes)
+        network = placed(network_of(config, describe(config.data).image_shape[0]), chosen)
+        objective = build_objective(config, torch.arange(classes), classes).to(chosen)
+    return restored(folder, config, network, objective, classes)
+
+
+def _need_weights(folder: RunFolder) -> None:
+    folder.read_summary()  # says so where the run did not finish
+    if not folder.model.exists():
+        raise UserError(f"{folder.model} is missing: a sweep keeps its runs' weights with --keep-weights")
 
 
 def network_of(config: Config, channels: int) -> torch.nn.Module:
@@ -56,9 +63,7 @@ def restored(
     folder: RunFolder, config: Config, network: torch.nn.Module, objective: Objective, num_classes: int
 ) -> Run:
     """The run of a folder, its weights put into this network and objective."""
-    summary = folder.read_summary()
-    if not folder.model.exists():
-        raise UserError(f"{folder.model} is missing: a sweep keeps its runs' weights with --keep-weights")
+    _need_weights(folder)
     try:
         network.load_state_dict(read_tensors(folder.model))
         if folder.objective.exists():
@@ -72,4 +77,4 @@ def restored(
         {"subspace_bases": fitted["bases"], "subspace_energies": fitted["energies"], "scatter": none, "sizes": none}
     )
     device = next(network.parameters()).device
-    return Run(folder.path, config, summary, network.eval(), classifier.to(device), objective)
+    return Run(folder.path, config, folder.read_summary(), network.eval(), classifier.to(device), objective)

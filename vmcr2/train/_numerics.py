@@ -25,8 +25,12 @@ def choose_device(name: str) -> torch.device:
 
 
 def forked_random(device: torch.device) -> AbstractContextManager[None]:
-    """Torch's random numbers inside are the run's; the caller's own go on after it."""
-    return cast(AbstractContextManager[None], torch.random.fork_rng([device] if device.type == "cuda" else []))
+    """Torch's random numbers inside are the run's; the caller's own go on after it.
+
+    Of every GPU: a seed is set on all of them, wherever the run is.
+    """
+    used = device.type == "cuda" or torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    return cast(AbstractContextManager[None], torch.random.fork_rng(range(torch.cuda.device_count() if used else 0)))
 
 
 def uses_bfloat16(config: Config, device: torch.device) -> bool:

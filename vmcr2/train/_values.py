@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 def of_kind(kind: Any, value: Any) -> Any:
     """The same value, of that type; TypeError where it cannot be one of that type."""
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0:
+        value = value.item()  # NumPy's numbers and its truth values are Python's
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         return None if value is None else of_kind(next(o for o in arguments if o is not types.NoneType), value)
