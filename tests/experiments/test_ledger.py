@@ -166,6 +166,8 @@ def result(finals: ModuleType, folder: Path, seed: int, summary: dict[str, Any])
         "settings": finals.settings_of(task.row.of(seed)),
         "manifest": {"device": "NVIDIA H200", "git_commit": "abcdef0123"},
         "summary": summary,
+        "curve": [[1, 5.0], [2, 47.0 + seed]],
+        "curve_has": ["epoch", "batch_delta_r"],
     }
     (folder / "results").mkdir(exist_ok=True)
     (folder / "results" / f"{task.name}.json").write_text(json.dumps(content))
@@ -181,17 +183,18 @@ def test_the_table_has_means_deviations_and_what_broke(finals: ModuleType, table
     result(finals, tmp_path, 1, figures | {"test_accuracy": 0.6, "head_accuracy": 0.7})
     assert table.ledger(tmp_path / "results").splitlines()[-1] == (
         "| `tuned-tiny` | 2 | 0, 1 | 12 | 0.5500 ± 0.0707 | 0.4500 ± 0.0000 | 0.7000 "
-        "| 40.0 ± 0.0 | 41.0 ± 0.0 | – | 10 | H200 | abcdef0 |"
+        "| 40.0 ± 0.0 | 41.0 ± 0.0 | 47.5 ± 0.7 | – | 10 | H200 | abcdef0 |"
     )
     result(finals, tmp_path, 1, {"failed": "training broke"})
-    assert "| 0, 1 (1 broke) | 12 | 0.5000 | 0.4500 | – | 40.0 |" in table.ledger(tmp_path / "results")
+    assert "| 0, 1 (1 broke) | 12 | 0.5000 | 0.4500 | – | 40.0 | 41.0 | 47.0 |" in table.ledger(tmp_path / "results")
 
 
 def test_the_paper_s_figures_stand_beside_a_row(finals: ModuleType, table: ModuleType) -> None:
     literal = finals.Row("paper-cifar100-vmcr2", recipe("cifar100-vmcr2-paper"))
-    assert table.row_of(literal, [])[9] == "0.5872, 218"
+    paper = table.HEADER.index("the paper: accuracy, training ΔR")
+    assert table.row_of(literal, [])[paper] == "0.5872, 218"
     shorter = finals.Row("tuned-cifar100-preact-ce", recipe("cifar100-preact-ce", epochs=300))
-    assert table.row_of(shorter, [])[9] == "0.7146 (2000 epochs)"
+    assert table.row_of(shorter, [])[paper] == "0.7146 (2000 epochs)"
 
 
 def test_the_short_table_has_the_paper_s_rows_beside_ours(
@@ -207,9 +210,10 @@ def test_the_short_table_has_the_paper_s_rows_beside_ours(
 
     def write(row: Any, seed: int, **summary: Any) -> None:
         content = {"seed": seed, "settings": finals.settings_of(row.of(seed)), "summary": summary}
+        content |= {"curve": [[8.0], [11.0]], "curve_has": ["batch_delta_r"]}
         (tmp_path / f"{row.name}-seed{seed}.json").write_text(json.dumps(content))
 
-    rates = {"train_delta_r": 12.0, "batch_delta_r": 11.0}
+    rates = {"train_delta_r": 12.0, "batch_delta_r": 10.0}
     write(both[0], 0, test_accuracy=0.1, head_accuracy=0.8, **rates)
     write(both[0], 1, test_accuracy=0.1, head_accuracy=0.9, **rates)
     write(both[1], 0, test_accuracy=0.1, head_accuracy=0.7, **rates)
@@ -217,7 +221,7 @@ def test_the_short_table_has_the_paper_s_rows_beside_ours(
     assert table.short(tmp_path).splitlines()[2:] == [
         "| MNIST, V-MCR² | 0.9788, 44 (2000 epochs) | broke: training broke in epoch 3 | not run yet |  |  | 200 | – |",
         "| MNIST, cross-entropy, its head | 0.9738 (2000 epochs) | 0.7000, 11 | 0.8500 ± 0.0707 "
-        "| 12.0 ± 0.0 | 11.0 ± 0.0 | 100 | 2 |",
+        "| 11.0 ± 0.0 | 12.0 ± 0.0 | 100 | 2 |",
     ]
 
 
