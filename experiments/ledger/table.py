@@ -71,27 +71,26 @@ def row_of(row: Row, results: list[dict[str, Any]]) -> list[str]:
         over(ended, "head_accuracy", 4),
         over(ended, "train_delta_r", 1),
         over(ended, "batch_delta_r", 1),
-        trained(results),
+        trained(ended),
         paper_cell(row),
-        f"{mean(summary['seconds'] for summary in ended):.0f}" if ended else "–",
+        f"{mean(result['summary']['seconds'] for result in ended):.0f}" if ended else "–",
         ", ".join(sorted({result["manifest"]["device"].removeprefix("NVIDIA ") for result in results})),
         ", ".join(sorted({(result["manifest"]["git_commit"] or "–")[:7] for result in results})),
     ]
 
 
 def ended_of(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The summaries of runs that did not break."""
-    return [result["summary"] for result in results if "failed" not in result["summary"]]
+    """Those of runs that did not break."""
+    return [result for result in results if "failed" not in result["summary"]]
 
 
-def over(summaries: list[dict[str, Any]], name: str, digits: int) -> str:
+def over(ended: list[dict[str, Any]], name: str, digits: int) -> str:
     """Mean ± standard deviation of a figure over the runs that have it."""
-    return spread([summary[name] for summary in summaries if name in summary], digits)
+    return spread([result["summary"][name] for result in ended if name in result["summary"]], digits)
 
 
-def trained(results: list[dict[str, Any]], digits: int = 1) -> str:
+def trained(ended: list[dict[str, Any]], digits: int = 1) -> str:
     """ΔR of the last batch as the objective saw it, augmented and with dropout: what the paper's seems to be."""
-    ended = [result for result in results if "failed" not in result["summary"]]
     return spread([result["curve"][-1][result["curve_has"].index("batch_delta_r")] for result in ended], digits)
 
 
@@ -120,7 +119,7 @@ def short_row(data: str, name: str, results: Path) -> list[str]:
     accuracy = "head_accuracy" if by_head else "test_accuracy"
     found = results_of(tuned, results)
     ended = ended_of(found)
-    ours = [over(ended, accuracy, 4), trained(found), over(ended, "train_delta_r", 1)]
+    ours = [over(ended, accuracy, 4), trained(ended), over(ended, "train_delta_r", 1)]
     return [
         f"{data}, {OBJECTIVES[objective]}" + (", its head" if by_head else ""),
         paper_cell(tuned),

@@ -39,14 +39,30 @@ def describe(record: dict[str, Any]) -> str:
     return "  ".join(parts)
 
 
-class PlainDisplay:
-    """About twenty lines over the run, for a file or a pipe."""
+class Display:
+    """Shows nothing, as --json wants it, and keeps where the run goes; the others show it as well."""
 
     folder: Path | None = None
+    """The run's, once it has begun: for who stops it."""
+
+    def started(self, config: Config, folder: Path, first_epoch: int) -> None:
+        """Keep where it goes."""
+        self.folder = folder
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """Nothing."""
+
+    def note(self, text: str) -> None:
+        """On stderr: stdout is for the JSON."""
+        typer.echo(text, err=True)
+
+
+class PlainDisplay(Display):
+    """About twenty lines over the run, for a file or a pipe."""
 
     def started(self, config: Config, folder: Path, first_epoch: int) -> None:
         """Say where it goes."""
-        self.folder = folder
+        super().started(config, folder, first_epoch)
         self.epochs = config.epochs
         self.every = max(1, config.epochs // _PLAIN_LINES)
         self.shown = first_epoch
@@ -71,10 +87,8 @@ class PlainDisplay:
         typer.echo(text)
 
 
-class LiveDisplay:
+class LiveDisplay(Display):
     """A progress bar, and the latest figures under it."""
-
-    folder: Path | None = None
 
     def __init__(self, live: Live) -> None:
         self.live = live
@@ -85,7 +99,7 @@ class LiveDisplay:
 
     def started(self, config: Config, folder: Path, first_epoch: int) -> None:
         """Begin the bar."""
-        self.folder = folder
+        super().started(config, folder, first_epoch)
         self.live.console.print(f"{_title(config)} -> {folder}", highlight=False, markup=False)
         self.task = self.progress.add_task("epoch", total=config.epochs, completed=first_epoch)
         self.live.update(self.progress)
@@ -102,28 +116,11 @@ class LiveDisplay:
         self.live.console.print(text, highlight=False, markup=False)
 
 
-class Silent:
-    """For --json."""
-
-    folder: Path | None = None
-
-    def started(self, config: Config, folder: Path, first_epoch: int) -> None:
-        """Keep where it goes, for who stops it."""
-        self.folder = folder
-
-    def epoch(self, record: dict[str, Any]) -> None:
-        """Nothing."""
-
-    def note(self, text: str) -> None:
-        """On stderr: stdout is for the JSON."""
-        typer.echo(text, err=True)
-
-
 @contextmanager
-def display_for(*, quiet: bool) -> Iterator[PlainDisplay | LiveDisplay | Silent]:
+def display_for(*, quiet: bool) -> Iterator[Display]:
     """The display that fits the output."""
     if quiet:
-        yield Silent()
+        yield Display()
     elif not sys.stdout.isatty():
         yield PlainDisplay()
     else:

@@ -52,8 +52,9 @@ def sweep(
     The same command again goes on where it was stopped, and makes what was added to the grid.
     """
     changes = given_changes(data, epochs=epochs, holdout=holdout, device=device)
-    refuse_twice(own=changes, grid=read_axes(axes or []), set=names_of(set_ or []))
-    points = _points(find_recipe(recipe, objective).config.replace(**changes), axes or [], seeds, holdout, set_ or [])
+    varied = read_axes(axes or [])
+    refuse_twice(own=changes, grid=varied, set=names_of(set_ or []))
+    points = _points(find_recipe(recipe, objective).config.replace(**changes), varied, seeds, holdout, set_ or [])
     with _display(quiet=as_json) as display, _terminated_like_interrupted():
         try:
             done = run_sweep(points, out, parallel=parallel, keep_weights=keep_weights, listener=display)
@@ -80,18 +81,19 @@ def sweep(
         raise typer.Exit(1)
 
 
-def _points(base: Config, texts: list[str], seeds: str | None, holdout: int | None, settings: list[str]) -> list[Point]:
+def _points(
+    base: Config, axes: dict[str, list[str]], seeds: str | None, holdout: int | None, settings: list[str]
+) -> list[Point]:
     base = base.with_settings(settings)
-    said = holdout is not None or any(setting.partition("=")[0] == "holdout" for setting in settings)
+    said = holdout is not None or "holdout" in names_of(settings)
     if said and base.holdout == 0:
         raise UserError(
             "holdout must be above 0 in a sweep, which never reads the test set: leave it out for a default"
         )
-    axes = read_axes(texts)
     if seeds is not None:
         if "seed" in axes:
             raise UserError("--seeds and --grid seed=… say the same: give one of them")
-        axes["seed"] = read_axes([f"seed={seeds}"])["seed"]
+        axes = axes | read_axes([f"seed={seeds}"])
     return grid(base, axes)
 
 

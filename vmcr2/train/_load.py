@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+from torch import Tensor, nn
 
 from ..data._catalogue import describe
 from ..models import build
@@ -33,22 +34,24 @@ def load_run(path: Path | str, *, device: str = "auto") -> Run:
     """
     folder = RunFolder(Path(path))
     config = folder.read_config()
-    _need_weights(folder)
     chosen = choose_device(device)
-    classes = len(read_tensors(folder.subspaces)["bases"])  # as many as its own data had, whatever was published
+    subspaces = read_subspaces(folder)
+    classes = len(subspaces["bases"])  # as many as its own data had, whatever was published
     with forked_random(chosen):  # weights are drawn, and then replaced
         network = placed(network_of(config, describe(config.data).image_shape[0]), chosen)
         objective = build_objective(config, torch.arange(classes), classes).to(chosen)
-    return restored(folder, config, network, objective, classes)
+    return restored(folder, config, network, objective, subspaces)
 
 
-def _need_weights(folder: RunFolder) -> None:
+def read_subspaces(folder: RunFolder) -> dict[str, Tensor]:
+    """Of a run that has finished and kept its weights: ``bases`` and ``energies``."""
     folder.read_summary()  # says so where the run did not finish
     if not folder.model.exists():
         raise UserError(f"{folder.model} is missing: a sweep keeps its runs' weights with --keep-weights")
+    return read_tensors(folder.subspaces)
 
 
-def network_of(config: Config, channels: int) -> torch.nn.Module:
+def network_of(config: Config, channels: int) -> nn.Module:
     """As the configuration has it, untrained."""
     shape = (channels, config.image_size, config.image_size)
     try:
@@ -60,21 +63,18 @@ def network_of(config: Config, channels: int) -> torch.nn.Module:
 
 
 def restored(
-    folder: RunFolder, config: Config, network: torch.nn.Module, objective: Objective, num_classes: int
+    folder: RunFolder, config: Config, network: nn.Module, objective: Objective, subspaces: dict[str, Tensor]
 ) -> Run:
     """The run of a folder, its weights put into this network and objective."""
-    _need_weights(folder)
     try:
         network.load_state_dict(read_tensors(folder.model))
         if folder.objective.exists():
             objective.load_state_dict(read_tensors(folder.objective))
     except RuntimeError as error:
         raise UserError(f"the weights in {folder.path} do not fit its config.json: {error}") from error
-    fitted = read_tensors(folder.subspaces)
-    classifier = classifier_of(config, num_classes)
+    bases, energies = subspaces["bases"], subspaces["energies"]
+    classifier = classifier_of(config, len(bases))
     none = torch.zeros(0)  # the moments it was fitted from are not kept
-    classifier.load_state_dict(
-        {"subspace_bases": fitted["bases"], "subspace_energies": fitted["energies"], "scatter": none, "sizes": none}
-    )
+    classifier.load_state_dict({"subspace_bases": bases, "subspace_energies": energies, "scatter": none, "sizes": none})
     device = next(network.parameters()).device
     return Run(folder.path, config, folder.read_summary(), network.eval(), classifier.to(device), objective)

@@ -31,7 +31,7 @@ from ._evaluate import (
     evaluate_unseen,
 )
 from ._folder import RunFolder, default_folder, manifest, write_tensors
-from ._load import network_of, restored
+from ._load import network_of, read_subspaces, restored
 from ._metrics import batch_rates, due, what_broke
 from ._numerics import choose_device, forked_random, placed
 from ._objective import CrossEntropy, build_objective, set_schedules
@@ -274,4 +274,4 @@ class Trainer:
         """A finished run from its folder."""
         if other := self.other_data(folder):
             note(f"{other}: figures made on these are not those of its summary.json")
-        return restored(folder, self.config, self.network, self.objective, self.num_classes)
+        return restored(folder, self.config, self.network, self.objective, read_subspaces(folder))

@@ -28,7 +28,7 @@ def batch_rates(step: Step, num_classes: int) -> dict[str, float]:
     """The loss and its parts on the epoch's last batch, whose features were made in training mode."""
     z, labels = step.features, step.seen
     objective = step.objective
-    fixed: dict[str, Any] = {"max_class_size": class_room(step.labels, num_classes, len(z)), "validate": False}
+    fixed: dict[str, Any] = {"max_class_size": class_room(step.host_labels, num_classes, len(z)), "validate": False}
     rates = rate_reduction(z, labels, num_classes, eps_sq=step.config.eps_sq, **fixed)
     figures = {
         "loss": -rates.delta,

@@ -48,6 +48,8 @@ class Step:
         self.device = device
         self.images = split.images.to(device)
         self.labels = split.labels.to(device)
+        self.host_labels = split.labels
+        """The same, where a look at them does not wait for the device."""
         self.index = torch.zeros(batch_size, dtype=torch.int64, device=device)
         self.draw = torch.zeros((), dtype=torch.int64, device=device)
         self.rate = torch.tensor(config.lr, dtype=torch.float32, device=device)
