@@ -31,8 +31,10 @@ def tuned(objective: str, data: str, variant: str, searched: bool) -> Values:
         },
         "mcr2": {
             "lr": changed(0.1, "with the loss scaled by 0.05; " + where),
+            "schedule": changed("linear", where),
+            "average": ours(0.999, where),
             "loss_scale": changed(0.05, where),
-            "memory": ours(20_000, "more samples of a class than a batch has; " + where),
+            "memory": ours(40_000, "more samples of a class than a batch has; " + where),
         },
         "ce": {
             "lr": changed(1.0, "the best that was tried; " + where),
