@@ -135,7 +135,7 @@ def _paper_row(row: _Row, objective: str, literal: bool) -> Recipe:
     if row.data == "tiny-imagenet" and objective == "mcr2":
         values["epochs"] = paper({500: 200, 200: 500}[row.dim], "Figure 1: stopped there for its cost")
     if not literal:
-        chosen = tuned(objective, row.data, row.variant, searched=row.name in ("mnist", "cifar100"))
+        chosen = tuned(objective, row.data, row.dim, row.variant)
         if "weight" in chosen:
             values.pop("mu", None)
         values |= chosen

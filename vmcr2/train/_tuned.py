@@ -9,20 +9,30 @@ _FOUND = "docs/recipe.md"
 _ALIKE = "by analogy with ResNet-18, docs/recipe.md"
 
 
-def tuned(objective: str, data: str, variant: str, searched: bool) -> Values:
+def tuned(objective: str, data: str, dim: int, variant: str) -> Values:
     """What the search has found; for rows that were not searched themselves, what it has found on CIFAR-100."""
     if variant == "preact":
         return _preact(objective)
     if data == "mnist":
         return _mnist(objective)
-    where = _FOUND if searched else "by analogy with CIFAR-100, " + _FOUND
-    shared: Values = {"schedule": changed("cosine", where), "nesterov": ours(True)}
+    where = _FOUND if data == "cifar100" else "by analogy with CIFAR-100, " + _FOUND
+    found = _cifar100(objective, where)
+    if (data, dim) in (("cifar100", 100), ("tiny-imagenet", 200)):
+        found |= _narrow(objective, where)
+    return found
+
+
+def _cifar100(objective: str, where: str) -> Values:
+    """ResNet-18, and more dimensions than classes."""
+    values: Values = {
+        "nesterov": ours(True),
+        "schedule": changed("linear", where),
+        "average": ours(0.999, where),
+    }
     chosen: dict[str, Values] = {
         "vmcr2": {
             "lr": changed(0.1, "with the loss scaled by 0.05; " + where),
-            "schedule": changed("linear", where),
             "weight_decay": ours(3e-3, where),
-            "average": ours(0.999, where),
             "loss_scale": changed(0.05, "a gentle start for a scale-free network; " + where),
             "weight": changed(20.0, "μ = 1 is half the batch size and stalls; " + where),
             "batch_expansion": changed(0.07, "lets the network feel R; " + where),
@@ -31,19 +41,33 @@ def tuned(objective: str, data: str, variant: str, searched: bool) -> Values:
         },
         "mcr2": {
             "lr": changed(0.1, "with the loss scaled by 0.05; " + where),
-            "schedule": changed("linear", where),
-            "average": ours(0.999, where),
             "loss_scale": changed(0.05, where),
             "memory": ours(40_000, "more samples of a class than a batch has; " + where),
         },
         "ce": {
             "lr": changed(1.0, "the best that was tried; " + where),
-            "schedule": changed("linear", where),
-            "average": ours(0.999, where),
             "epochs": changed(400, "200 and 600 are level; " + where),
         },
     }
-    return shared | chosen[objective]
+    return values | chosen[objective]
+
+
+def _narrow(objective: str, where: str) -> Values:
+    """One dimension for each class: where this differs."""
+    chosen: dict[str, Values] = {
+        "vmcr2": {
+            "codes": changed("flat", where),
+            "codes_trace": ours(4.0, where),
+            "atoms_per_class": changed(1, "as many as a class has dimensions; " + where),
+            "batch_expansion": changed(0.5, "lets the network feel R; " + where),
+        },
+        "mcr2": {
+            "schedule": changed("cosine", where),
+            "average": ours(0.0, "no better with averaged weights; " + where),
+            "memory": ours(20_000, "more samples of a class than a batch has; " + where),
+        },
+    }
+    return chosen[objective]
 
 
 def _preact(objective: str) -> Values:
