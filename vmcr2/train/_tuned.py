@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ._given import Values, changed, ours
+from ._given import Values, changed, ours, paper
 
 _CAP = "no effect once atoms differ; from a collapsed start ν = 5 diverges without it (docs/theory.md)"
 _FOUND = "docs/recipe.md"
@@ -43,6 +43,7 @@ def _cifar100(objective: str, where: str) -> Values:
             "lr": changed(0.1, "with the loss scaled by 0.05; " + where),
             "loss_scale": changed(0.05, where),
             "memory": ours(40_000, "more samples of a class than a batch has; " + where),
+            "epochs": changed(600, "2000 of them are long; " + where),
         },
         "ce": {
             "lr": changed(1.0, "the best that was tried; " + where),
@@ -65,6 +66,7 @@ def _narrow(objective: str, where: str) -> Values:
             "schedule": changed("cosine", where),
             "average": ours(0.0, "no better with averaged weights; " + where),
             "memory": ours(20_000, "more samples of a class than a batch has; " + where),
+            "epochs": paper(2000, "Figure 1"),
         },
     }
     return chosen[objective]
