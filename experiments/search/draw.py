@@ -95,11 +95,11 @@ def forces(folder: Path) -> Figure | None:
 
 
 def gap(folder: Path) -> Figure | None:
-    """Accuracy on training images against hold-out accuracy, every run on CIFAR-100."""
+    """Accuracy on training images against hold-out accuracy, every run on CIFAR-100 at d 500."""
     found: dict[str, list[tuple[float, float]]] = {}
     for name in studies():
         for line in ended(folder, name).values():
-            if line["recipe"].startswith("cifar100-"):
+            if line["recipe"].startswith("cifar100-") and "-d100-" not in line["recipe"]:
                 held_out = line["head_accuracy" if "head_accuracy" in line else "holdout_accuracy"]
                 found.setdefault(series_of(line), []).append((line["train_accuracy"], held_out))
     if not found:

@@ -80,13 +80,14 @@ def test_the_three_best_of_the_longest_end_at_their_last_figures(draw: ModuleTyp
     assert [list(line.get_ydata()) for line in right.get_lines()] == [[50.0, 200.0]] * 3
 
 
-def test_the_gap_has_every_run_on_cifar(draw: ModuleType, tmp_path: Path) -> None:
+def test_the_gap_has_every_run_on_cifar_at_d_500(draw: ModuleType, tmp_path: Path) -> None:
     write(draw, tmp_path, "rest", **{"momentum=0.95": {"train_accuracy": 0.7, "holdout_accuracy": 0.5}})
     write(draw, tmp_path, "why", **{"the start|attract": 0.05, "codes=simplex": {"failed": "NaN"}})
     write(draw, tmp_path, "long", **{"lr=1.0": {"train_accuracy": 0.8, "holdout_accuracy": 0.6}})
     ce = {"train_accuracy": 0.9, "holdout_accuracy": 0.5, "head_accuracy": 0.55}
     write(draw, tmp_path, "ce-long", **{"lr=2.0 epochs=600": ce})
     write(draw, tmp_path, "mnist", **{"the start": 0.99})
+    write(draw, tmp_path, "narrow", **{"atoms_per_class=1": 0.5})
     (axis,) = draw.gap(tmp_path).axes
     shown = {group.get_label(): group.get_offsets().tolist() for group in axis.collections}
     assert shown == {

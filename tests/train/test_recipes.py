@@ -206,11 +206,11 @@ def test_what_the_paper_leaves_open_is_said_to_be_ours(name: str) -> None:
     assert not any(origin.startswith("ours, not the paper's") for origin in origins.values())
 
 
-def best_of(name: str, components: int, least: float) -> Config:
-    """The configuration of the best run of the whole search with so much ΔR; of two alike, the one with more."""
+def best_of(name: str, components: int, least: float, study: str) -> Config:
+    """The configuration of the best run of a study («*»: of all) with so much ΔR; of two alike, the one with more."""
     studies = importlib.import_module("studies").studies()
     configs = {attempt.id: attempt.config for tries in studies.values() for attempt in tries}
-    lines = [json.loads(text) for path in SEARCH.glob("*.jsonl") for text in path.read_text().splitlines()]
+    lines = [json.loads(text) for path in SEARCH.glob(f"{study}.jsonl") for text in path.read_text().splitlines()]
 
     def merit(line: dict[str, Any]) -> tuple[float, float]:
         accuracy = line["holdout_accuracy_by_components"][str(components)] if components else line["head_accuracy"]
@@ -222,16 +222,26 @@ def best_of(name: str, components: int, least: float) -> Config:
 
 
 @pytest.mark.parametrize(
-    ("name", "components", "least"), [("cifar100-vmcr2", 5, 200.0), ("cifar100-ce", 0, 0.0), ("mnist-vmcr2", 3, 44.0)]
+    ("name", "components", "least", "study", "longer"),
+    [
+        ("cifar100-vmcr2", 5, 200.0, "*", False),
+        ("cifar100-mcr2", 5, 0.0, "*", True),
+        ("cifar100-ce", 0, 0.0, "*", False),
+        ("cifar100-d100-vmcr2", 1, 0.0, "narrow", True),
+        ("cifar100-d100-mcr2", 1, 0.0, "narrow", True),
+        ("mnist-vmcr2", 3, 44.0, "*", False),
+    ],
 )
 def test_the_recipe_to_use_is_the_best_of_the_search(
-    name: str, components: int, least: float, monkeypatch: pytest.MonkeyPatch
+    name: str, components: int, least: float, study: str, longer: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the classifier that it has: so many components, or cross-entropy's head."""
+    """By the classifier that it has: so many components, or cross-entropy's head; ``longer`` than the search's runs."""
     monkeypatch.syspath_prepend(str(SEARCH))
     config = recipe(name)
     ways = {key: getattr(config, key) for key in ("recipe", "holdout", "components", "log_every", "eval_every")}
-    assert best_of(name, components, least).replace(**ways) == config
+    best = best_of(name, components, least, study)
+    assert (best.epochs < config.epochs) == longer
+    assert best.replace(**ways, epochs=config.epochs) == config
     assert components in (0, config.components or config.dim // 100)
 
 
