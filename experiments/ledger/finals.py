@@ -2,10 +2,13 @@
 
     python experiments/ledger/finals.py tuned-cifar100-vmcr2 tuned-cifar100-ce --parallel 4
     python experiments/ledger/finals.py --all --seed 0
+    python experiments/ledger/finals.py tuned-cifar100-vmcr2 --again
 
 Data are found as everywhere (VMCR2_DATA). Results go to experiments/results/ledger, run folders to --runs. The same
-command goes on where it was cut off, from the last checkpoint; a result whose settings are no longer the row's is made
-again. `python experiments/ledger/table.py` then writes the tables of experiments/README.md and README.md.
+command goes on where it was cut off, from the last checkpoint. A result whose settings are no longer the row's is set
+aside in earlier/ when the row has been made again. With --again rows that have results are made once more, into
+runs/again, to compare. `python experiments/ledger/table.py` then writes the tables of experiments/README.md and
+README.md.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ from vmcr2.train import Config  # noqa: E402
 from vmcr2.train._folder import RunFolder, read_tensors, write_text  # noqa: E402
 
 RESULTS = HERE.parent / "results" / "ledger"
+AGAIN = Path("runs/again")
 _CURVE = ("epoch", "seconds", "expansion", "compression", "batch_delta_r")
 
 
@@ -51,8 +55,12 @@ class Task(NamedTuple):
 
 def folder_of(runs: Path, row: Row, seed: int) -> Path:
     """Of one seed with all of the row's settings: a run of other ones is left where it is."""
-    settings = hashlib.sha256(json.dumps(settings_of(row.of(seed)), sort_keys=True).encode())
-    return runs / f"{row.named(seed)}-{settings.hexdigest()[:8]}"
+    return runs / f"{row.named(seed)}-{digest(settings_of(row.of(seed)))}"
+
+
+def digest(settings: dict[str, Any]) -> str:
+    """Tells one set of settings from another in a file's name."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def settings_of(config: Config) -> dict[str, Any]:
@@ -85,7 +93,7 @@ def result_from(task: Task, outcome: Outcome) -> dict[str, Any]:
     return {
         "row": task.row.name,
         "seed": task.seed,
-        "command": f"python experiments/ledger/finals.py {task.row.name} --seed {task.seed}",
+        "command": f"python experiments/ledger/finals.py {task.row.name} --seed {task.seed} --again",
         "changes": changes(config),
         "settings": settings_of(config),
         "manifest": json.loads(folder.manifest.read_text()),
@@ -114,8 +122,22 @@ def result_of(results: Path, row: Row, seed: int) -> dict[str, Any] | None:
     if not path.exists():
         return None
     result: dict[str, Any] = json.loads(path.read_text())
-    known = settings_of(Config()) | result["settings"]  # a setting that is newer than the result had its default
-    return result if known == settings_of(row.of(seed)) else None
+    return result if settings_in(result) == settings_of(row.of(seed)) else None
+
+
+def settings_in(result: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a result; one that is newer than the result had its default."""
+    return settings_of(Config()) | result["settings"]
+
+
+def keep(results: Path, name: str, result: dict[str, Any]) -> None:
+    """Write a result. One of other settings that has its place is not lost."""
+    path = results / f"{name}.json"
+    if path.exists():
+        aside = results / "earlier" / f"{name}-{digest(json.loads(path.read_text())['settings'])}.json"
+        aside.parent.mkdir(exist_ok=True)
+        path.rename(aside)
+    write_text(path, json.dumps(result, ensure_ascii=False) + "\n")
 
 
 def run(tasks: list[Task], results: Path, runs: Path, parallel: int, seconds: float) -> None:
@@ -126,10 +148,16 @@ def run(tasks: list[Task], results: Path, runs: Path, parallel: int, seconds: fl
         if lost(task.name, outcome):
             return
         result = result_from(task, outcome)
-        write_text(results / f"{task.name}.json", json.dumps(result, ensure_ascii=False) + "\n")
+        keep(results, task.name, result)
         print(f"{since:4.0f} s  {task.name}: {shown(result['summary'])}", flush=True)
+        of_the_ledger = result_of(RESULTS, task.row, task.seed)
+        if results != RESULTS and of_the_ledger is not None:
+            print(f"        the ledger's: {shown(of_the_ledger['summary'])}", flush=True)
 
     todo = [task for task in tasks if result_of(results, task.row, task.seed) is None]
+    if not todo:
+        print(f"0 runs: all have results in {results}; --again makes them once more, into {AGAIN}", flush=True)
+        return
     make_all(todo, Maker, ended, folder=runs, parallel=parallel, seconds=seconds)
 
 
@@ -149,20 +177,23 @@ def main() -> None:
     parser.add_argument("--all", action="store_true", help="every row, in order")
     parser.add_argument("--seed", type=int, help="this seed of the rows alone")
     parser.add_argument("--parallel", type=int, default=1)
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--runs", type=Path, default=Path("runs/ledger"))
+    parser.add_argument("--again", action="store_true", help=f"what has a result too; results and runs go to {AGAIN}")
+    parser.add_argument("--results", type=Path)
+    parser.add_argument("--runs", type=Path)
     parser.add_argument("--seconds", type=float, default=1e9, help="begin nothing after so long")
     given = parser.parse_args()
     if given.all == bool(given.names):
         parser.error(f"name rows, or --all: {', '.join(rows())}")
     chosen = [rows()[name] for name in (rows() if given.all else dict.fromkeys(given.names))]
+    runs = given.runs or (AGAIN if given.again else Path("runs/ledger"))
+    results = given.results or (AGAIN / "results" if given.again else RESULTS)
     tasks = [
-        Task(row, seed, folder_of(given.runs, row, seed))
+        Task(row, seed, folder_of(runs, row, seed))
         for row in chosen
         for seed in row.seeds
         if given.seed in (None, seed)
     ]
-    run(tasks, given.results, given.runs, given.parallel, given.seconds)
+    run(tasks, results, runs, given.parallel, given.seconds)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ They are written between two marks, and nothing else of the pages is touched. A 
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from statistics import mean
@@ -16,7 +17,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1])]
 
 from _study import table  # noqa: E402
-from finals import RESULTS, result_of  # noqa: E402
+from finals import RESULTS, result_of, settings_in, settings_of  # noqa: E402
 from rows import OBJECTIVES, Row, rows  # noqa: E402
 
 from vmcr2.data import DATASETS  # noqa: E402
@@ -26,9 +27,14 @@ from vmcr2.report._tables import spread  # noqa: E402
 
 BEGIN, END = "<!-- ledger: written by experiments/ledger/table.py -->", "<!-- end of the ledger -->"
 HEADER = [
-    *("row (`ledger/finals.py ROW`)", "epochs", "seeds", "components", "nearest subspace", "class mean", "its head"),
+    *("row (`ledger/finals.py ROW --again`)", "epochs", "seeds", "components"),
+    *("nearest subspace", "class mean", "its head"),
     *("full-train ΔR", "batch ΔR", "ΔR of the last training batch", "the paper: accuracy, training ΔR"),
     *("seconds", "GPU", "commit"),
+]
+EARLIER_HEADER = [
+    *("row", "what was other", "seeds", "nearest subspace", "its head", "full-train ΔR", "batch ΔR"),
+    *("seconds", "commit"),
 ]
 SHORT_HEADER = [
     *("the paper's Tables 2 and 3, test images", "the paper: accuracy, training ΔR"),
@@ -73,10 +79,20 @@ def row_of(row: Row, results: list[dict[str, Any]]) -> list[str]:
         over(ended, "batch_delta_r", 1),
         trained(ended),
         paper_cell(row),
-        f"{mean(result['summary']['seconds'] for result in ended):.0f}" if ended else "–",
+        seconds(ended),
         ", ".join(sorted({result["manifest"]["device"].removeprefix("NVIDIA ") for result in results})),
-        ", ".join(sorted({(result["manifest"]["git_commit"] or "–")[:7] for result in results})),
+        commits(results),
     ]
+
+
+def seconds(ended: list[dict[str, Any]]) -> str:
+    """A run's, on the average."""
+    return f"{mean(result['summary']['seconds'] for result in ended):.0f}" if ended else "–"
+
+
+def commits(results: list[dict[str, Any]]) -> str:
+    """Short names."""
+    return ", ".join(sorted({(result["manifest"]["git_commit"] or "–")[:7] for result in results}))
 
 
 def ended_of(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -101,8 +117,40 @@ def results_of(row: Row, results: Path) -> list[dict[str, Any]]:
 
 
 def ledger(results: Path = RESULTS) -> str:
-    """Every row."""
-    return table(HEADER, [row_of(row, results_of(row, results)) for row in rows().values()])
+    """Every row, and below it what rows were before."""
+    whole = table(HEADER, [row_of(row, results_of(row, results)) for row in rows().values()])
+    before = earlier(results)
+    if not before:
+        return whole
+    return f"{whole}\n\nFinals of other settings, which the rows had before:\n\n{table(EARLIER_HEADER, before)}"
+
+
+def earlier(results: Path) -> list[list[str]]:
+    """What has been set aside, the seeds of one row with the same settings together."""
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for path in sorted((results / "earlier").glob("*.json")):
+        result = json.loads(path.read_text())
+        groups.setdefault((result["row"], what_was_other(result)), []).append(result)
+    return [
+        [
+            f"`{name}`",
+            other,
+            ", ".join(str(result["seed"]) for result in found),
+            over(ended_of(found), "test_accuracy", 4),
+            over(ended_of(found), "head_accuracy", 4),
+            over(ended_of(found), "train_delta_r", 1),
+            over(ended_of(found), "batch_delta_r", 1),
+            seconds(ended_of(found)),
+            commits(found),
+        ]
+        for (name, other), found in groups.items()
+    ]
+
+
+def what_was_other(result: dict[str, Any]) -> str:
+    """The settings that the row no longer has."""
+    then, now = settings_in(result), settings_of(rows()[result["row"]].of(result["seed"]))
+    return ", ".join(f"{name} {then[name]}" for name in then if then[name] != now[name])
 
 
 def short(results: Path = RESULTS) -> str:

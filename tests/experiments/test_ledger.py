@@ -58,7 +58,7 @@ def test_a_run_is_written_once_with_all_that_makes_it_again(
     for name in ("test_accuracy", "train_delta_r", "batch_delta_r"):
         assert result["summary"][name] == pytest.approx(alone[name], rel=1e-4)
     assert result["summary"]["test_images"] == 360, "the finals read the test images"
-    assert result["command"] == "python experiments/ledger/finals.py tuned-tiny --seed 1"
+    assert result["command"] == "python experiments/ledger/finals.py tuned-tiny --seed 1 --again"
     assert (result["settings"]["lr"], result["settings"]["seed"]) == (0.3, 1)
     assert result["manifest"]["torch"]
     assert [point[0] for point in result["curve"]] == [1, 2]
@@ -90,8 +90,34 @@ def test_a_result_of_other_settings_is_made_again(
     command(finals, monkeypatch, tmp_path, "tuned-tiny")
     assert "1 runs" in capsys.readouterr().out
     assert json.loads(path.read_text())["settings"]["lr"] == 0.2
+    (aside,) = (tmp_path / "results" / "earlier").iterdir()
+    assert aside.name.startswith("tuned-tiny-seed0-")
+    assert json.loads(aside.read_text()) == older, "the older result is set aside, not overwritten"
     assert len(list((tmp_path / "runs").glob("tuned-tiny-*"))) == 2, "the old run's folder is not overwritten"
     assert (before / "metrics.jsonl").read_bytes() == metrics
+
+
+def test_again_makes_what_has_a_result_beside_it(
+    finals: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(finals, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(sys, "argv", ["finals.py", "tuned-tiny", "--seed", "0"])
+    finals.main()
+    path = tmp_path / "results" / "tuned-tiny-seed0.json"
+    of_the_ledger = path.read_bytes()
+    assert "the ledger's" not in capsys.readouterr().out
+    finals.main()
+    assert "0 runs: all have results in" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["finals.py", "tuned-tiny", "--seed", "0", "--again"])
+    finals.main()
+    first, second = [line for line in capsys.readouterr().out.splitlines() if "ΔR" in line]
+    accuracy = json.loads(of_the_ledger)["summary"]["test_accuracy"]
+    assert f"tuned-tiny-seed0: {accuracy:.4f}" in first, "the same seed on the same machine"
+    assert second.strip().startswith(f"the ledger's: {accuracy:.4f}")
+    assert path.read_bytes() == of_the_ledger
+    again = json.loads((tmp_path / "runs" / "again" / "results" / path.name).read_text())
+    assert again["manifest"]["started"] != json.loads(of_the_ledger)["manifest"]["started"]
 
 
 def test_what_broke_is_a_result_and_what_was_lost_is_none(
@@ -162,6 +188,7 @@ def test_rows_are_named_or_all(
 def result(finals: ModuleType, folder: Path, seed: int, summary: dict[str, Any]) -> None:
     task = tasks(finals, folder)[seed]
     content = {
+        "row": task.row.name,
         "seed": seed,
         "settings": finals.settings_of(task.row.of(seed)),
         "manifest": {"device": "NVIDIA H200", "git_commit": "abcdef0123"},
@@ -187,6 +214,22 @@ def test_the_table_has_means_deviations_and_what_broke(finals: ModuleType, table
     )
     result(finals, tmp_path, 1, {"failed": "training broke"})
     assert "| 0, 1 (1 broke) | 12 | 0.5000 | 0.4500 | – | 40.0 | 41.0 | 47.0 |" in table.ledger(tmp_path / "results")
+
+
+def test_what_a_row_was_before_stands_below_it(finals: ModuleType, table: ModuleType, tmp_path: Path) -> None:
+    figures = {"test_accuracy": 0.5, "head_accuracy": 0.6, "train_delta_r": 40.0, "batch_delta_r": 41.0, "seconds": 9.6}
+    for seed in (0, 1):
+        result(finals, tmp_path, seed, figures)
+        path = tmp_path / "results" / f"tuned-tiny-seed{seed}.json"
+        now = json.loads(path.read_text())
+        path.write_text(json.dumps(now | {"settings": now["settings"] | {"lr": 7.0, "epochs": 3}}))
+        finals.keep(tmp_path / "results", path.stem, now | {"summary": figures | {"test_accuracy": 0.9}})
+    above, _, below = table.ledger(tmp_path / "results").partition("which the rows had before:")
+    assert "| 0.9000 ± 0.0000 |" in above
+    assert below.strip().splitlines()[2:] == [
+        "| `tuned-tiny` | lr 7.0, epochs 3 | 0, 1 | 0.5000 ± 0.0000 | 0.6000 ± 0.0000 | 40.0 ± 0.0 | 41.0 ± 0.0 "
+        "| 10 | abcdef0 |"
+    ]
 
 
 def test_the_paper_s_figures_stand_beside_a_row(finals: ModuleType, table: ModuleType) -> None:
