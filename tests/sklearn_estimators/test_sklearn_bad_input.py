@@ -9,6 +9,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
+from vmcr2.classifiers import NearestSubspace
 from vmcr2.sklearn import NearestSubspaceClassifier, RateReductionClassifier, RateReductionEmbedding
 
 ALL = [
@@ -109,6 +110,51 @@ def test_a_first_batch_that_diverges_leaves_nothing_behind(objective: str) -> No
         model.predict(X)
     model.set_params(lr=0.1).partial_fit(X, y, classes=[0, 1])
     assert np.array_equal(model.predict_proba(X), good.partial_fit(X, y, classes=[0, 1]).predict_proba(X))
+
+
+@pytest.mark.parametrize("objective", ["vmcr2", "mcr2", "ce"])
+@pytest.mark.parametrize("begin", ["fit", "partial_fit"])
+def test_a_later_batch_that_diverges_is_as_if_it_had_not_come(
+    objective: str, begin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begun() -> RateReductionClassifier:
+        model = RateReductionClassifier(objective, lr=0.1, epochs=2, hidden=(8,), random_state=0)
+        return model.fit(X, y) if begin == "fit" else model.partial_fit(X, y, classes=[0, 1])
+
+    model, spared = begun(), begun()
+    before = model.predict_proba(X)
+
+    def breaks(self: Any, *arguments: Any) -> float:
+        raise ValueError("after the steps were made")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("vmcr2.sklearn._training.Trainer.loss", breaks)
+        with pytest.raises(ValueError, match="after the steps were made"):
+            model.partial_fit(X[:10], y[:10])
+    if begin == "fit":  # its rate is set when the batches begin
+        with pytest.raises(ValueError, match="training diverged"):
+            model.set_params(lr=1e30).partial_fit(X, y)
+    assert np.array_equal(model.predict_proba(X), before)
+    again = model.set_params(lr=0.1).partial_fit(X, y).predict_proba(X)
+    assert np.array_equal(again, spared.partial_fit(X, y).predict_proba(X))
+    assert not np.array_equal(again, before)
+
+
+def test_a_batch_that_cannot_be_added_leaves_the_subspaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, spared = (NearestSubspaceClassifier().partial_fit(X, y, classes=[0, 1]) for _ in range(2))
+    add = NearestSubspace.partial_fit
+
+    def breaks(self: NearestSubspace, *arguments: Any) -> None:
+        add(self, *arguments)
+        raise ValueError("after the batch was added")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(NearestSubspace, "partial_fit", breaks)
+        with pytest.raises(ValueError, match="after the batch was added"):
+            model.partial_fit(1 - X, y)
+    assert np.array_equal(model.predict_proba(X), spared.predict_proba(X))
+    later = model.partial_fit(X[:20], y[:20]).predict_proba(X)
+    assert np.array_equal(later, spared.partial_fit(X[:20], y[:20]).predict_proba(X))
 
 
 @pytest.mark.parametrize("estimator", CLASSIFIERS, ids=named)

@@ -118,7 +118,7 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
         self.verbose = verbose
         self.device = device
 
-    @undone_on_failure
+    @undone_on_failure()
     def fit(self, X: Any, y: Any, **fit_params: Any) -> RateReductionClassifier:
         """Train the network and learn the subspaces of its features; forgets earlier ones.
 

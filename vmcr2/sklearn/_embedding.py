@@ -68,7 +68,7 @@ class RateReductionEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         self.verbose = verbose
         self.device = device
 
-    @undone_on_failure
+    @undone_on_failure()
     def fit(self, X: Any, y: Any) -> RateReductionEmbedding:
         """Train the network on rows and their labels."""
         X, y = validate_data(self, X, y, dtype=np.float64, order="C")

@@ -49,7 +49,7 @@ class NearestSubspaceClassifier(SubspaceScores, BaseEstimator):  # type: ignore[
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight
 
-    @undone_on_failure
+    @undone_on_failure()
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> NearestSubspaceClassifier:
         """Learn the subspaces of these samples, and forget earlier ones."""
         X, y = validate_data(self, X, y, dtype=np.float64, order="C")
@@ -68,7 +68,7 @@ class NearestSubspaceClassifier(SubspaceScores, BaseEstimator):  # type: ignore[
         self._recent: tuple[Array, Array] | None = None
         return self
 
-    @undone_on_failure
+    @undone_on_failure("subspaces_")
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> NearestSubspaceClassifier:
         """Add a batch. The first call needs ``classes``, all labels that may come."""
         first = not hasattr(self, "classes_")

@@ -26,7 +26,7 @@ class PartialFit(RateReductionBase):
     _trainer: Trainer | None = None
     _fitted_trainer: Trainer | None = None
 
-    @undone_on_failure
+    @undone_on_failure("_trainer", "_fitted_trainer", "_rng", "classifier_")
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Any:
         """One pass over these samples, at the constant learning rate ``lr``.
 

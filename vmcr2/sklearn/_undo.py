@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
@@ -9,17 +10,25 @@ from typing import Any, TypeVar, cast
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-def undone_on_failure(method: Method) -> Method:
-    """Put an estimator's attributes back where ``method`` raises: all that it sets, scikit-learn's checks too."""
+def undone_on_failure(*changed: str) -> Callable[[Method], Method]:
+    """Put an estimator's attributes back where a method raises: all that it sets, scikit-learn's checks too.
 
-    @functools.wraps(method)
-    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-        before = dict(vars(self))
-        try:
-            return method(self, *args, **kwargs)
-        except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
-            raise
+    Those named are objects that the method changes; it works on copies of them.
+    """
 
-    return cast(Method, wrapper)
+    def decorate(method: Method) -> Method:
+        @functools.wraps(method)
+        def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+            before = dict(vars(self))
+            # together: what two of them share, their copies share
+            vars(self).update(copy.deepcopy({name: before[name] for name in changed if name in before}))
+            try:
+                return method(self, *args, **kwargs)
+            except BaseException:
+                vars(self).clear()
+                vars(self).update(before)
+                raise
+
+        return cast(Method, wrapper)
+
+    return decorate
