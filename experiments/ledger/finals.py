@@ -156,7 +156,8 @@ def run(tasks: list[Task], results: Path, runs: Path, parallel: int, seconds: fl
 
     todo = [task for task in tasks if result_of(results, task.row, task.seed) is None]
     if not todo:
-        print(f"0 runs: all have results in {results}; --again makes them once more, into {AGAIN}", flush=True)
+        advice = f"--again makes them once more, into {AGAIN}" if results == RESULTS else "give another --results"
+        print(f"0 runs: all have results in {results}; {advice}", flush=True)
         return
     make_all(todo, Maker, ended, folder=runs, parallel=parallel, seconds=seconds)
 

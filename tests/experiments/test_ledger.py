@@ -118,6 +118,8 @@ def test_again_makes_what_has_a_result_beside_it(
     assert path.read_bytes() == of_the_ledger
     again = json.loads((tmp_path / "runs" / "again" / "results" / path.name).read_text())
     assert again["manifest"]["started"] != json.loads(of_the_ledger)["manifest"]["started"]
+    finals.main()
+    assert "give another --results" in capsys.readouterr().out
 
 
 def test_what_broke_is_a_result_and_what_was_lost_is_none(
