@@ -150,8 +150,8 @@ def run(tasks: list[Task], results: Path, runs: Path, parallel: int, seconds: fl
         result = result_from(task, outcome)
         keep(results, task.name, result)
         print(f"{since:4.0f} s  {task.name}: {shown(result['summary'])}", flush=True)
-        of_the_ledger = result_of(RESULTS, task.row, task.seed)
-        if results != RESULTS and of_the_ledger is not None:
+        of_the_ledger = result_of(RESULTS, task.row, task.seed) if results != RESULTS else None
+        if of_the_ledger is not None:
             print(f"        the ledger's: {shown(of_the_ledger['summary'])}", flush=True)
 
     todo = [task for task in tasks if result_of(results, task.row, task.seed) is None]

@@ -62,15 +62,13 @@ def paper_cell(row: Row) -> str:
 def row_of(row: Row, results: list[dict[str, Any]]) -> list[str]:
     """A claim in cells."""
     ended = ended_of(results)
-    failed = len(results) - len(ended)
     start = [f"`{row.name}`", str(row.config.epochs)]
     components = row.config.components or default_components(row.config.dim, DATASETS[row.config.data].classes)
     if not results:
         return [*start, "–", str(components), NOT_YET, "", "", "", "", "", paper_cell(row), "", "", ""]
-    seeds = ", ".join(str(result["seed"]) for result in results) + (f" ({failed} broke)" if failed else "")
     return [
         *start,
-        seeds,
+        seeds(results),
         str(components),
         over(ended, "test_accuracy", 4),
         over(ended, "test_class_mean_accuracy", 4),
@@ -83,6 +81,12 @@ def row_of(row: Row, results: list[dict[str, Any]]) -> list[str]:
         ", ".join(sorted({result["manifest"]["device"].removeprefix("NVIDIA ") for result in results})),
         commits(results),
     ]
+
+
+def seeds(results: list[dict[str, Any]]) -> str:
+    """Of all runs, and how many of them broke."""
+    failed = len(results) - len(ended_of(results))
+    return ", ".join(str(result["seed"]) for result in results) + (f" ({failed} broke)" if failed else "")
 
 
 def seconds(ended: list[dict[str, Any]]) -> str:
@@ -131,19 +135,22 @@ def earlier(results: Path) -> list[list[str]]:
     for path in sorted((results / "earlier").glob("*.json")):
         result = json.loads(path.read_text())
         groups.setdefault((result["row"], what_was_other(result)), []).append(result)
+    return [earlier_row(name, other, found) for (name, other), found in groups.items()]
+
+
+def earlier_row(name: str, other: str, results: list[dict[str, Any]]) -> list[str]:
+    """What a claim was, in cells."""
+    ended = ended_of(results)
     return [
-        [
-            f"`{name}`",
-            other,
-            ", ".join(str(result["seed"]) for result in found),
-            over(ended_of(found), "test_accuracy", 4),
-            over(ended_of(found), "head_accuracy", 4),
-            over(ended_of(found), "train_delta_r", 1),
-            over(ended_of(found), "batch_delta_r", 1),
-            seconds(ended_of(found)),
-            commits(found),
-        ]
-        for (name, other), found in groups.items()
+        f"`{name}`",
+        other,
+        seeds(results),
+        over(ended, "test_accuracy", 4),
+        over(ended, "head_accuracy", 4),
+        over(ended, "train_delta_r", 1),
+        over(ended, "batch_delta_r", 1),
+        seconds(ended),
+        commits(results),
     ]
 
 

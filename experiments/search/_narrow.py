@@ -13,11 +13,11 @@ _LINES: dict[str, Any] = {"codes": "flat", "atoms_per_class": 1, "codes_trace": 
 
 def narrow() -> dict[str, list[Try]]:
     """By name."""
-    like_500 = {"lr": 0.1, "weight_decay": 3e-3, "batch_expansion": 0.07}
-    variational = base("cifar100-d100-vmcr2", epochs=200, **(PULLING | _MEAN | like_500))
+    like_500 = PULLING | _MEAN | {"lr": 0.1, "weight_decay": 3e-3, "batch_expansion": 0.07}
+    variational = base("cifar100-d100-vmcr2", epochs=200, **like_500)
     pushed = _LINES | {"batch_expansion": 0.2}
     firm = _LINES | {"codes_trace": 4.0, "batch_expansion": 0.5}
-    wide = base("cifar100-vmcr2", epochs=200, **(PULLING | _MEAN | like_500))
+    wide = base("cifar100-vmcr2", epochs=200, **like_500)
     literal = base("cifar100-d100-mcr2", epochs=200)
     carried = literal.replace(**GENTLE | {"lr": 0.1, "memory": 20000})
     return {

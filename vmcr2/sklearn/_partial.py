@@ -43,7 +43,7 @@ class PartialFit(RateReductionBase):
         if first:
             self._weigh(log_weights(self.class_weight, known, known, partial=True))
             self.temperature_, self.holdout_novelty_ = START, np.empty(0)
-        trainer = self._begin(X, len(known)) if first or self._trainer is None else self._trainer
+        trainer = self._trainer or self._begin(X, len(known))
         if not first:
             self._calibrate_on_recent(X, labels)
         self._one_pass(trainer, X, labels)
