@@ -318,7 +318,7 @@ def test_the_table_is_sorted_by_the_mean_over_seeds() -> None:
 
 
 def test_a_folder_takes_one_sweep_at_a_time(tmp_path: Path) -> None:
-    with sole_user(tmp_path / "s"), pytest.raises(UserError, match="another sweep is at work"):
+    with sole_user(tmp_path / "s"), pytest.raises(UserError, match="another process is at work"):
         sweep(points(), tmp_path / "s")
     assert len(sweep(points(), tmp_path / "s").lines) == 1
 

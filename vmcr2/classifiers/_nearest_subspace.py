@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._buffers import PreciseBuffers
+from .._shared import PreciseBuffers
 from ..functional import class_subspaces, nearest_subspace, subspace_residuals
 from ..functional._eigen import add_moments
 from ..functional._inputs import check_count, check_features, read_classes

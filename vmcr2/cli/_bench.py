@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from ..data._whole import atomic
+from .._shared import atomic
 from ..train import UserError
 from ..train._numerics import choose_device
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .._triton import fits_triton
+from .._shared import fits_triton
 from ._errors import DataError
 from ._keys import below, sample_keys, unit, words
 from ._resample import resample

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from .._shared import UserError
 
-class DataError(ValueError):
-    """What a person can mend about their data: one sentence that says what is wrong, where, and what to do."""
+
+class DataError(UserError):
+    """Something about the data that a person can fix: one sentence that says what is wrong, where, and what to do."""

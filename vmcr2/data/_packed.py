@@ -9,10 +9,10 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from .._shared import atomic
 from ._catalogue import DataInfo
 from ._errors import DataError
 from ._split import Part, Reader, Split, split_checksum
-from ._whole import atomic
 
 FORMAT = "vmcr2-data-1"
 

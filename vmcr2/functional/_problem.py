@@ -8,13 +8,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .._shared import Aside
 from . import _dictionary_rate as rate
 from . import _mismatch
 from ._classes import Classes, SoftClasses
 from ._inputs import check_features, check_positive, read_classes
 from ._linalg import Guard, attach_gradient, wants_gradient, working_dtype
 from ._pairs import Pairs, same_class_pairs
-from ._streams import Aside
 
 Scalar = float | Tensor
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .._shared import Aside
 from . import _mismatch
 from ._classes import Classes, SoftClasses
 from ._linalg import Guard, products_as_asked
@@ -19,7 +20,6 @@ from ._logdets import carried_compression, compression, expansion_gradient, hard
 from ._pairs import same_class_pairs
 from ._problem import Problem, Scalar
 from ._steps import Atoms, Prepared, dictionary_rate, take_step
-from ._streams import Aside
 
 
 class Ahead(NamedTuple):

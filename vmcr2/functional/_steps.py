@@ -8,13 +8,13 @@ from typing import Literal, NamedTuple, cast, get_args
 import torch
 from torch import Tensor
 
+from .._shared import Aside
 from ._classes import Classes, safe_reciprocal
 from ._inputs import check_features, check_not_negative, check_positive, read_classes
 from ._linalg import Guard, full_precision, products_as_asked, working_dtype
 from ._mismatch import atom_product, coherence_norm
 from ._problem import Problem, Scalar, build_problem, own_terms, read_problem, weight_from
 from ._projections import flat_codes, project_nonnegative, project_simplex, rescale_trace, unit_columns
-from ._streams import Aside
 
 CodesRule = Literal["free", "simplex", "rescaled", "flat"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._buffers import PreciseBuffers, precise_dtype
+from .._shared import PreciseBuffers, precise_dtype
 from ..functional import Batches, CodesRule, latch, latch_batches, project_unit_columns
 from ..functional._eigen import pseudo_random
 from ..functional._inputs import check_count, check_not_negative, check_positive, unit_features

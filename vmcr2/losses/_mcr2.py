@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .._buffers import PreciseBuffers, precise_dtype
+from .._shared import PreciseBuffers, precise_dtype
 from ..functional import RateTerms
 from ..functional._classes import Classes, HardClasses
 from ..functional._inputs import check_count, check_positive, read_classes, unit_features

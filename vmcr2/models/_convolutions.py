@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, pad, pixel_unshuffle
 
-from .._triton import fits_triton
+from .._shared import fits_triton
 
 
 def convolve_3x3(conv: nn.Conv2d, x: Tensor) -> Tensor:

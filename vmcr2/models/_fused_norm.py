@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import max_pool2d, relu
 
-from .._triton import fits_triton
+from .._shared import fits_triton
 
 _BLOCK = 2048
 _ROWS = 64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..data._whole import atomic
+from .._shared import atomic
 from ..train import UserError
 
 MARK = "vmcr2 report"

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..train import UserError
+from .._shared import UserError, lock
 
 Record = dict[str, Any]
 
@@ -56,17 +56,7 @@ def sole_user(out: Path) -> Iterator[None]:
     """Make the sweep's folder and hold it: two sweeps in one folder would make each other's runs twice."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        handle = (out / ".lock").open("a")
     except OSError as error:
         raise UserError(f"cannot write to {out}: {error.strerror or error}") from error
-    with handle:
-        try:
-            import fcntl
-        except ImportError:  # not on Windows: nothing is held there
-            yield
-            return
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UserError(f"another sweep is at work in {out}: wait for it, or choose another folder") from None
-        yield  # the lock goes with the handle, also when the process is killed
+    with lock(out):
+        yield

@@ -1,7 +1,7 @@
 """Training from a configuration to a run folder, on the command line or by :func:`fit`."""
 
+from .._shared import UserError
 from ._config import Config
-from ._errors import UserError
 from ._load import load_run
 from ._loop import fit
 from ._recipes import FAMILIES, RECIPES, find_recipe, recipe

@@ -13,7 +13,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from ._errors import UserError
+from .._shared import UserError
 from ._folder import read_tensors, write_tensors
 from ._step import Step
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ._errors import UserError
+from .._shared import UserError
 from ._texts import nearest, parse, wanted
 from ._values import of_kind
 

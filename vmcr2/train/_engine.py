@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import torch
 
+from .._shared import UserError
 from ._config import Config
-from ._errors import UserError
 from ._step import Step
 
 WARM_UP = 3

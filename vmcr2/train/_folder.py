@@ -15,11 +15,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from .._shared import UserError, atomic
 from .._version import __version__
 from ..data import Source
-from ..data._whole import atomic
 from ._config import Config
-from ._errors import UserError
 
 FORMAT = 1
 _HALF = ".*.[0-9]*.tmp"  # NAME, and the process that wrote it

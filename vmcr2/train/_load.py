@@ -7,10 +7,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from .._shared import UserError
 from ..data._catalogue import describe
 from ..models import build
 from ._config import Config
-from ._errors import UserError
 from ._evaluate import classifier_of
 from ._folder import RunFolder, read_tensors
 from ._numerics import choose_device, forked_random, placed

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .._shared import UserError
 from ..data import Source, Split, open_data
 from ..functional import rate_reduction
 from ..losses import VMCR2Loss
@@ -20,7 +21,6 @@ from ._artifacts import evaluation_tensors
 from ._checkpoint import Position, load_checkpoint, save_checkpoint
 from ._config import Config
 from ._engine import Engine
-from ._errors import UserError
 from ._evaluate import (
     TrainingSide,
     accuracy,

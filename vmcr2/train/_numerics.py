@@ -9,8 +9,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from .._shared import UserError
 from ._config import Config
-from ._errors import UserError
 
 
 def choose_device(name: str) -> torch.device:

@@ -9,8 +9,8 @@ import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from .._shared import UserError
 from ._config import OBJECTIVES, Config
-from ._errors import UserError
 from ._given import Given, Values, ours, paper
 from ._texts import nearest
 from ._tuned import digits, tuned

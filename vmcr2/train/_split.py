@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .._shared import UserError
 from ..data import Split
-from ._errors import UserError
 
 _HOLDOUT_SEED = 20220331  # of no meaning, and never changed: every run of every seed holds out the same images
 

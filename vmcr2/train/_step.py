@@ -14,8 +14,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from .._shared import Aside
 from ..data import Split, augment_crop, augment_resized_crop, flip_only, normalize, plain
-from ..functional._streams import Aside
 from ._average import WeightAverage, remake_statistics
 from ._config import Config
 from ._dropout import Dropouts

@@ -1,0 +1,62 @@
+"""Files that appear whole or not at all, and folders that one process uses at a time."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ._errors import UserError
+
+LOCK = ".lock"
+
+
+@contextmanager
+def atomic(path: Path) -> Iterator[Path]:
+    """A temporary file that replaces ``path`` when the block ends without an error.
+
+    It lies in the same folder, because a replace is atomic only within one file system. It has the permissions of the
+    user's umask, whatever the writer leaves (safetensors: 0600).
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.touch()
+        mode = temporary.stat().st_mode
+        yield temporary
+        temporary.chmod(mode)
+        os.replace(temporary, path)
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+
+
+@contextmanager
+def lock(folder: Path, *, patience: float = 0.0) -> Iterator[None]:
+    """Hold an existing folder: a second process that wants it gets a :class:`UserError` after ``patience`` seconds.
+
+    The lock goes with the process, also when it is killed. The file ``.lock`` stays, and means nothing by itself.
+    """
+    try:
+        handle = (folder / LOCK).open("a")
+    except OSError as error:
+        raise UserError(f"cannot write to {folder}: {error.strerror or error}") from error
+    with handle:
+        try:
+            import fcntl
+        except ImportError:  # Windows has none: there nothing is held
+            yield
+            return
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if time.monotonic() >= deadline:
+                    raise UserError(
+                        f"another process is at work in {folder}: wait until it ends, or choose another folder"
+                    ) from None
+                time.sleep(0.05)
+        yield
