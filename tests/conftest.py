@@ -1,11 +1,19 @@
+"""The suite's seed and threads are environment variables, so that it can be run under others.
+
+    VMCR2_TEST_SEED=3 VMCR2_TEST_THREADS=2 make test
+"""
+
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
 import torch
 
-torch.set_num_threads(1)
+SEED = int(os.environ.get("VMCR2_TEST_SEED", "0"))
+
+torch.set_num_threads(int(os.environ.get("VMCR2_TEST_THREADS", "1")))
 
 
 def pytest_configure() -> None:
@@ -24,7 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def _fixed_seed() -> None:
-    torch.manual_seed(0)
+    torch.manual_seed(SEED)
 
 
 @pytest.fixture(autouse=True)
