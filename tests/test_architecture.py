@@ -1,11 +1,14 @@
-"""What the rooms may import, and what an import may cost."""
+"""The house: which room imports from which, through which door, and what an import may cost."""
 
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -13,74 +16,96 @@ import vmcr2
 
 PACKAGE = Path(vmcr2.__file__).parent
 ROOT = PACKAGE.parent
+ROOMS = sorted(path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists())
 
 
-def imported(path: Path) -> set[str]:
-    """Absolute modules by their top name, and relative ones that leave the module's own folder as '..name'."""
-    names: set[str] = set()
+class Import(NamedTuple):
+    """A module of the package, or another library, that a file imports; ``module`` is absolute."""
+
+    file: Path
+    line: int
+    module: str
+    names: tuple[str, ...]
+
+    @property
+    def where(self) -> str:
+        return f"{self.file.relative_to(ROOT)}:{self.line}"
+
+
+def imports(path: Path) -> Iterator[Import]:
+    """All of a file, those inside functions too."""
+    package = ["vmcr2", *path.relative_to(PACKAGE).parent.parts]
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            names |= {alias.name.split(".")[0] for alias in node.names}
+            for alias in node.names:
+                yield Import(path, node.lineno, alias.name, ())
         elif isinstance(node, ast.ImportFrom):
-            module = (node.module or "").split(".")[0]
-            names.add(module if node.level == 0 else "." * node.level + module if node.level > 1 else "")
-    return names - {""}
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            yield Import(path, node.lineno, module, tuple(alias.name for alias in node.names))
 
 
-def modules(room: str) -> list[Path]:
-    return sorted((PACKAGE / room).rglob("*.py"))
+def of_room(room: str) -> list[Import]:
+    return [found for path in sorted((PACKAGE / room).rglob("*.py")) for found in imports(path)]
 
 
-def test_functional_imports_torch_and_nothing_else() -> None:
-    allowed = set(sys.stdlib_module_names) | {"torch", ".._shared"}
-    for path in modules("functional"):
-        assert imported(path) <= allowed, path
+def across(room: str) -> list[Import]:
+    """Imports from other rooms; the package's version is nobody's."""
+    inside = [found for found in of_room(room) if found.module.split(".")[0] == "vmcr2"]
+    return [f for f in inside if f.module.split(".")[1:2] != [room] and f.module != "vmcr2._version"]
 
 
-ALLOWED = {
-    "losses": {"torch", "..functional", ".._shared"},
-    "classifiers": {"torch", "..functional", ".._shared"},
-    "models": {"torch", "triton", "..functional", ".._shared"},  # triton: lazily, where it came with torch
-    "data": {"torch", "triton", ".._shared", "numpy", "safetensors", "sklearn", "PIL"},
-    "train": {
-        "torch",
-        "safetensors",
-        "..functional",
-        "..losses",
-        "..classifiers",
-        "..models",
-        "..data",
-        ".._version",
-        ".._shared",
-    },
-    "sweep": {"torch", "..data", "..train", ".._shared"},
-    "sklearn": {
-        *("sklearn", "scipy", "numpy", "torch", "rich"),  # rich: the progress bar, where asked for
-        *("..functional", "..losses", "..classifiers", "..models"),
-    },
-    "report": {
-        *("numpy", "safetensors", "matplotlib", "jinja2", "markupsafe", "PIL"),
-        *("..functional", "..data", "..train", ".._version", ".._shared"),
-        *("..", "..._version", "...train", ".._classes", ".._convergence", ".._files", ".._groups"),
-        *(".._inner", ".._pictures", ".._read"),  # inside the room: of its _figures
-    },
-    "bench": {"torch", "..functional", "..losses", "..models", "..data", "..train"},
-    "cli": {
-        *("typer", "rich", "torch"),
-        *("..functional", "..data", "..train", "..report", "..sweep", "..bench", ".._version", ".._shared"),
-    },
+def drawn() -> dict[str, list[str]]:
+    """The picture in CONTRIBUTING.md: a room on each line, and after the arrow the rooms that it imports from."""
+    picture = (ROOT / "CONTRIBUTING.md").read_text().split("```")[1]
+    rows = re.findall(r"^(\w+)/ .*?<- ?(.*)$", picture, flags=re.MULTILINE)
+    return {room: names.split() for room, names in rows}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_rooms_talk_through_their_doors(room: str) -> None:
+    for found in across(room):
+        parts = found.module.split(".")
+        assert len(parts) == 2, f"{found.where} imports {found.module}: import from {'.'.join(parts[:2])} instead"
+        hidden = [name for name in found.names if name.startswith("_")]
+        assert not hidden, f"{found.where} imports {hidden}, which is private"
+
+
+def test_the_picture_of_the_house_is_true() -> None:
+    picture = drawn()
+    assert set(picture) == set(ROOMS)
+    for room, names in picture.items():
+        assert set(names) == {found.module.split(".")[1] for found in across(room)}, f"CONTRIBUTING.md draws {room} wrong"
+
+
+def test_data_flows_one_way() -> None:
+    order = list(drawn())
+    for room, names in drawn().items():
+        later = [name for name in names if order.index(name) >= order.index(room)]
+        assert not later, f"{room} imports from {later}, which stand below it"
+
+
+# what a room may import beside torch, the standard library and other rooms
+LIBRARIES = {
+    "data": {"numpy", "safetensors", "sklearn", "PIL", "triton"},  # triton: lazily, where it came with torch
+    "models": {"triton"},
+    "runs": {"safetensors"},
+    "sklearn": {"numpy", "scipy", "sklearn", "rich"},  # rich: the progress bar, where asked for
+    "report": {"numpy", "safetensors", "matplotlib", "jinja2", "markupsafe", "PIL"},
+    "cli": {"typer", "rich"},
 }
 
 
-@pytest.mark.parametrize("room", ALLOWED)
-def test_data_flows_one_way(room: str) -> None:
-    for path in modules(room):
-        assert imported(path) <= set(sys.stdlib_module_names) | ALLOWED[room], path
+@pytest.mark.parametrize("room", ROOMS)
+def test_rooms_import_few_libraries(room: str) -> None:
+    allowed = set(sys.stdlib_module_names) | {"torch", "vmcr2"} | LIBRARIES.get(room, set())
+    for found in of_room(room):
+        assert found.module.split(".")[0] in allowed, f"{found.where} imports {found.module}"
 
 
-def test_nothing_imports_torchvision() -> None:
-    for path in PACKAGE.rglob("*.py"):
-        assert "torchvision" not in imported(path), path
+def test_functional_imports_torch_and_nothing_else() -> None:
+    assert across("functional") == []
+    assert "functional" not in LIBRARIES
 
 
 def test_the_package_costs_little_beyond_torch() -> None:
@@ -101,7 +126,7 @@ def test_the_package_costs_little_beyond_torch() -> None:
 
 def test_training_and_the_command_line_do_not_pay_for_the_report() -> None:
     script = (
-        "import sys; import vmcr2.train, vmcr2.cli; names = set(sys.modules); "
+        "import sys; import vmcr2.runs, vmcr2.cli; names = set(sys.modules); "
         "print(*sorted(names & {'matplotlib', 'jinja2', 'PIL', 'selenium', 'vmcr2.report'}))"
     )
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, cwd=ROOT)

@@ -8,7 +8,7 @@ from .functional import RateTerms, VariationalTerms, coding_rate, rate_reduction
 from .losses import MCR2Loss, VMCR2Loss
 
 if TYPE_CHECKING:
-    from .train import Config, Run, fit, load_run, recipe
+    from .runs import Config, Run, fit, load_run, recipe
 
 __all__ = [
     "Config",
@@ -31,9 +31,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # the trainer brings numpy and safetensors along: losses in somebody's own loop need not wait for them
     if name in ("Config", "Run", "fit", "load_run", "recipe"):
-        from . import train
+        from . import runs
 
-        return getattr(train, name)
+        return getattr(runs, name)
     raise AttributeError(f"module 'vmcr2' has no attribute {name!r}")
 
 

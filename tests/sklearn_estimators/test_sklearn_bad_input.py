@@ -104,7 +104,7 @@ def test_a_first_batch_that_fails_leaves_nothing_behind(estimator: Any) -> None:
 def test_a_first_batch_that_diverges_leaves_nothing_behind(objective: str) -> None:
     good = RateReductionClassifier(objective, lr=0.1, hidden=(8,), random_state=0)
     model = clone(good).set_params(lr=1e30)
-    with pytest.raises(ValueError, match="training diverged in epoch 1: choose a smaller lr than 1e"):
+    with pytest.raises(ValueError, match=r"training broke in epoch 1, not finite: .*: choose a smaller lr than 1e"):
         model.partial_fit(X, y, classes=[0, 1])
     with pytest.raises(NotFittedError):
         model.predict(X)
@@ -132,7 +132,7 @@ def test_a_later_batch_that_diverges_is_as_if_it_had_not_come(
         with pytest.raises(ValueError, match="after the steps were made"):
             model.partial_fit(X[:10], y[:10])
     if begin == "fit":  # its rate is set when the batches begin
-        with pytest.raises(ValueError, match="training diverged"):
+        with pytest.raises(ValueError, match="training broke"):
             model.set_params(lr=1e30).partial_fit(X, y)
     assert np.array_equal(model.predict_proba(X), before)
     again = model.set_params(lr=0.1).partial_fit(X, y).predict_proba(X)
@@ -240,7 +240,7 @@ def test_sample_weights_where_the_maths_has_none(objective: str) -> None:
         ({"device": None}, "device must be one that torch can use here, such as 'cpu', got None"),
         ({"validation_fraction": 1.0}, r"validation_fraction must lie in \[0, 1\), got 1.0"),
         ({"validation_fraction": "a"}, r"validation_fraction must lie in \[0, 1\), got 'a'"),
-        ({"lr": 1e30, "epochs": 20}, "training diverged in epoch 1: choose a smaller lr"),
+        ({"lr": 1e30, "epochs": 20}, "training broke in epoch 1, not finite: .*: choose a smaller lr"),
     ],
 )
 def test_arguments(arguments: dict[str, Any], message: str) -> None:
@@ -253,7 +253,7 @@ def test_arguments_of_the_others() -> None:
         RateReductionEmbedding("a").fit(X, y)
     with pytest.raises(ValueError, match=r"n_components must be a whole number above 0, got 2\.5"):
         NearestSubspaceClassifier(2.5).fit(X, y)
-    with pytest.raises(TypeError, match=r"network must be a torch\.nn\.Module or a function that makes one, got int"):
+    with pytest.raises(TypeError, match=r"network must be a torch\.nn\.Module or a function that returns one, got int"):
         RateReductionClassifier(network=3).fit(X, y)
 
 

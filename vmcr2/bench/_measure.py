@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ..train._folder import git_commit
+from ..runs import git_commit
 
 Say = Callable[[str], None]
 """Is told what is measured next."""

@@ -12,11 +12,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..data import DATASETS, Source, Split
-from ..data._split import Part, Reader
-from ..train import Config, recipe
-from ..train._engine import Engine
-from ..train._loop import Trainer
+from ..data import DATASETS, Part, Reader, Source, Split
+from ..runs import Config, Trainer, recipe
 from ._measure import Say, caption, environment, sentence, silent
 
 DATA = ("mnist", "cifar10", "cifar100", "tiny-imagenet")
@@ -72,12 +69,12 @@ def measure(
         torch.cuda.reset_peak_memory_stats(device)
     start = time.perf_counter()
     trainer = Trainer(config, source, device)
-    trainer.latch()
     said: list[str] = []
-    engine = Engine(trainer.step, images=10**9, say=said.append)
-    trainer.network.train()
-    trainer.objective.train()
-    trainer.step.index.copy_(trainer.order(0)[: trainer.batch_size])
+    loop = trainer.loop(images=10**9, say=said.append)
+    engine = loop.engine
+    loop.latch_if_due(0)
+    trainer.step.begin(0)
+    trainer.step.index.copy_(loop.order(0)[: trainer.batch_size])
     ready = None
     while ready is None:
         engine()
@@ -87,7 +84,7 @@ def measure(
     seconds: list[float] = []
     for epoch in range(1 + epochs):
         begun = time.perf_counter()
-        trainer.train_epoch(epoch, engine)
+        loop.train_epoch(epoch)
         _wait(device)
         seconds.append(time.perf_counter() - begun)
         if sum(seconds) > budget and epoch >= 1:
@@ -98,8 +95,8 @@ def measure(
         "fastest": min(timed),
         "slowest": max(timed),
         "epochs": len(timed),
-        "images": trainer.steps_per_epoch * trainer.batch_size,
-        "milliseconds_per_step": 1e3 * statistics.median(timed) / trainer.steps_per_epoch,
+        "images": loop.steps_per_epoch * trainer.batch_size,
+        "milliseconds_per_step": 1e3 * statistics.median(timed) / loop.steps_per_epoch,
         "seconds_to_first_step": ready,
         "captured": engine.captured,
         "notes": said,
@@ -125,9 +122,9 @@ def run(
     for name in data or (DATA if device.type == "cuda" else DATA[:1]):
         for with_compile in COMPILED.get(name, (False,)) if device.type == "cuda" else (False,):
             for title, objective, changes in CONTENDERS:
-                config = recipe(name, objective=objective, compile="yes" if with_compile else "no", latch_every=10**6)
+                config = recipe(name, objective=objective, compile="yes" if with_compile else "no")
                 config = config.replace(device=device.type, epochs=10**6, **changes)
-                count = images or (None if device.type == "cuda" else 2 * config.batch_size)
+                count = images or (None if device.type == "cuda" else 2 * config.optim.batch_size)
                 say(f"{name}, {title}{', compiled' if with_compile else ''}: {count or 'all'} images an epoch")
                 row: dict[str, Any] = {"data": name, "contender": title, "compiled": with_compile}
                 try:

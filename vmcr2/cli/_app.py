@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import json
 import sys
@@ -12,12 +11,20 @@ from typing import Annotated, Any
 import typer
 
 from .._version import __version__
-from ..data import DataError
-from ..train import FAMILIES, RECIPES, Config, TrainingError, UserError, evaluate_run, find_recipe, fit
-from ..train._checkpoint import read_position
-from ..train._config import OBJECTIVES
-from ..train._folder import RunFolder
-from ..train._recipes import default_origin
+from ..objectives import OBJECTIVES
+from ..runs import (
+    FAMILIES,
+    RECIPES,
+    Config,
+    RunFolder,
+    TrainingError,
+    UserError,
+    default_origin,
+    evaluate_run,
+    find_recipe,
+    fit,
+    read_position,
+)
 from ._bench import bench_app
 from ._data import data_app
 from ._display import display_for, print_summary
@@ -47,7 +54,7 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # a terminal that cannot spell Δ does not end a run
     try:
         app()
-    except (UserError, DataError) as error:
+    except UserError as error:
         _complain(str(error))
         sys.exit(2)
     except TrainingError as error:
@@ -139,14 +146,14 @@ def _configured(
 ) -> Config:
     refuse_twice(own=changes, set=names_of(settings))
     if objective is not None and objective not in OBJECTIVES:
-        raise UserError(f"--objective takes vmcr2, mcr2 or ce, got {objective!r}")
+        raise UserError(f"--objective takes {', '.join(OBJECTIVES)}, got {objective!r}")
     if resumed is not None and RunFolder(resumed).config.exists():
         if changes or settings or objective is not None:
             raise UserError(f"--resume takes the settings of {resumed}: give no others")
         config = RunFolder(resumed).read_config()
         if recipe is not None and find_recipe(recipe).config.recipe != config.recipe:
             raise UserError(
-                f"{resumed} is a run of {config.recipe or config.data}, not of {recipe}: leave the recipe out"
+                f"{resumed} is a run of {config.recipe or config.data.name}, not of {recipe}: leave the recipe out"
             )
         return config
     return find_recipe(recipe or "digits", objective).config.replace(**changes).with_settings(settings)
@@ -193,7 +200,7 @@ def recipes(
         typer.echo(f"\nNames that take --objective: {', '.join(FAMILIES)}")
         return
     found = find_recipe(name)
-    values = dataclasses.asdict(found.config)
+    values = found.config.acting()
     origins = {key: found.origins.get(key, default_origin(key)) for key in values if key != "recipe"}
     if as_json:
         shown = {key: {"value": values[key], "origin": origin} for key, origin in origins.items()}

@@ -10,8 +10,8 @@ import torch
 import typer
 
 from .._shared import atomic
-from ..train import UserError
-from ..train._numerics import choose_device
+from ..runs import UserError
+from ..training import choose_device
 
 bench_app = typer.Typer(no_args_is_help=True)
 

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from ..data import DATASETS
 from ..functional import maximal_rate_reduction
-from ..train import Config
+from ..runs import Config
 
 _PLAIN_LINES = 20
 
@@ -63,8 +63,8 @@ class PlainDisplay(Display):
     def started(self, config: Config, folder: Path, first_epoch: int) -> None:
         """Say where it goes."""
         super().started(config, folder, first_epoch)
-        self.epochs = config.epochs
-        self.every = max(1, config.epochs // _PLAIN_LINES)
+        self.epochs = config.optim.epochs
+        self.every = max(1, config.optim.epochs // _PLAIN_LINES)
         self.shown = first_epoch
         self.latest = (0, 0.0)
         typer.echo(f"{_title(config)} -> {folder}" + (f", resumed after epoch {first_epoch}" if first_epoch else ""))
@@ -101,7 +101,7 @@ class LiveDisplay(Display):
         """Begin the bar."""
         super().started(config, folder, first_epoch)
         self.live.console.print(f"{_title(config)} -> {folder}", highlight=False, markup=False)
-        self.task = self.progress.add_task("epoch", total=config.epochs, completed=first_epoch)
+        self.task = self.progress.add_task("epoch", total=config.optim.epochs, completed=first_epoch)
         self.live.update(self.progress)
 
     def epoch(self, record: dict[str, Any]) -> None:
@@ -132,7 +132,7 @@ def print_summary(summary: dict[str, Any], config: Config, folder: Path) -> None
     """The figures that matter, and where the rest is."""
     table = Table(show_header=False, box=None, pad_edge=False)
     unseen = "test" if "test_accuracy" in summary else "holdout"
-    best = maximal_rate_reduction(config.dim, DATASETS[config.data].classes, eps_sq=config.eps_sq)
+    best = maximal_rate_reduction(config.model.dim, DATASETS[config.data.name].classes, eps_sq=config.objective.eps_sq)
     rows = [
         (f"{unseen} accuracy, nearest subspace", f"{summary[f'{unseen}_accuracy']:.4f}"),
         (
@@ -164,5 +164,6 @@ def _pair(summary: dict[str, Any], first: str, second: str) -> str:
 
 def _title(config: Config) -> str:
     return (
-        f"{config.recipe or config.data}: {config.objective}, {config.model}, d = {config.dim}, {config.epochs} epochs"
+        f"{config.recipe or config.data.name}: {config.objective.name}, {config.model.name}, d = {config.model.dim}, "
+        f"{config.optim.epochs} epochs"
     )

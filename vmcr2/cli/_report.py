@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from ..train import UserError
+from ..runs import UserError
 
 PAGE = "report.html"
 

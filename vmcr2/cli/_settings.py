@@ -7,7 +7,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from ..train import UserError
+from ..runs import UserError
 
 _SPELT = {"own": "an option of its own", "grid": "--grid", "set": "--set"}
 

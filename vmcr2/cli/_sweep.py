@@ -15,9 +15,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from ..runs import Config, UserError, find_recipe
 from ..sweep import Point, SweepListener, grid, rank, read_axes, table
 from ..sweep import sweep as run_sweep
-from ..train import Config, UserError, find_recipe
 from ._settings import given_changes, names_of, refuse_twice
 
 
@@ -64,7 +64,7 @@ def sweep(
     rows = rank(done.points, done.records)
     if as_json:
         lost = [
-            {"point": dict(p.settings), "seed": p.config.seed, "why": done.lost[p.id]}
+            {"point": dict(p.settings), "seed": p.config.run.seed, "why": done.lost[p.id]}
             for p in points
             if p.id in done.lost
         ]
@@ -86,7 +86,7 @@ def _points(
 ) -> list[Point]:
     base = base.with_settings(settings)
     said = holdout is not None or "holdout" in names_of(settings)
-    if said and base.holdout == 0:
+    if said and base.data.holdout == 0:
         raise UserError(
             "holdout must be above 0 in a sweep, which never reads the test set: leave it out for a default"
         )

@@ -1,7 +1,12 @@
 """The maths: pure functions of tensors, torch only. Rows are samples; docs/notation.md maps names to the paper's."""
 
+# for the neighbouring rooms
+from ._classes import ClassGroup as ClassGroup
+from ._classes import HardClasses as HardClasses
+from ._classes import class_capacity as class_capacity
 from ._eigen import Batches
 from ._latching import latch, latch_batches
+from ._linalg import Guard as Guard
 from ._linalg import normalize_rows
 from ._logdets import Backend
 from ._projections import flat_codes, project_nonnegative, project_simplex, project_unit_columns, rescale_trace

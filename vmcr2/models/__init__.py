@@ -5,5 +5,6 @@ from ._mnist import MNISTNet
 from ._preact import PreActResNet18
 from ._registry import MODELS, build
 from ._resnet import ResNet18
+from ._settings import ModelSettings
 
-__all__ = ["MLP", "MODELS", "MNISTNet", "PreActResNet18", "ResNet18", "build"]
+__all__ = ["MLP", "MODELS", "MNISTNet", "ModelSettings", "PreActResNet18", "ResNet18", "build"]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .._shared import atomic
-from ..train import UserError
+from .._shared import UserError, atomic
 
 MARK = "vmcr2 report"
 """In the first lines of every file written here: a page's generator, a picture's creator."""

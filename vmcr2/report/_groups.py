@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 from ._read import RunRecord
 
-# what does not change what is learned, or is averaged over
-_ASIDE = {"seed", "data_path", "device", "eval_every", "checkpoint_seconds"}
 _MANY = 8
 
 
@@ -55,7 +53,7 @@ def run_styles(runs: list[RunRecord], groups: list[Group]) -> list[int]:
 
 
 def _identity(run: RunRecord) -> str:
-    return json.dumps({name: value for name, value in run.config.items() if name not in _ASIDE}, sort_keys=True)
+    return json.dumps(run.deciding, sort_keys=True)
 
 
 def _label(run: RunRecord, firsts: list[RunRecord]) -> str:
@@ -63,13 +61,12 @@ def _label(run: RunRecord, firsts: list[RunRecord]) -> str:
     if len(namesakes) == 1:
         return run.recipe
     differing = sorted(
-        name
-        for name in run.config
-        if name not in _ASIDE and any(other.config.get(name) != run.config[name] for other in namesakes)
+        name for name, value in run.deciding.items() if any(other.deciding.get(name) != value for other in namesakes)
     )
-    shown = [f"{name}={_value(run.config[name])}" for name in differing[:4]]
+    shown = [f"{name}={value_text(run.deciding[name])}" for name in differing[:4]]
     return f"{run.recipe}, {', '.join(shown)}" + (", …" if len(differing) > 4 else "")
 
 
-def _value(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+def value_text(value: Any) -> str:
+    """A setting's value, short."""
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from dataclasses import dataclass, field
@@ -14,12 +15,10 @@ from safetensors import SafetensorError, safe_open
 
 from ..data import DATASETS
 from ..functional import maximal_rate_reduction
-from ..train import UserError
-from ..train._folder import FORMAT, RunFolder
+from ..objectives import OBJECTIVES
+from ..runs import FORMAT, RunFolder, UserError, deciding_settings
 
 Array = NDArray[Any]
-
-OBJECTIVES = {"vmcr2": "V-MCR²", "mcr2": "exact MCR²", "ce": "cross-entropy"}
 
 
 @dataclass(frozen=True)
@@ -40,6 +39,11 @@ class RunRecord:
         """The recipe's name, or what stands for it."""
         return str(self.config.get("recipe") or f"{self.config.get('data', 'data')}-{self.objective}")
 
+    @functools.cached_property
+    def deciding(self) -> dict[str, Any]:
+        """The settings that decide what it learned, without the seed."""
+        return deciding_settings(self.config)
+
     @property
     def objective(self) -> str:
         """vmcr2, mcr2 or ce."""
@@ -48,7 +52,7 @@ class RunRecord:
     @property
     def objective_name(self) -> str:
         """The objective as a person writes it."""
-        return OBJECTIVES.get(self.objective, self.objective)
+        return OBJECTIVES[self.objective].title if self.objective in OBJECTIVES else self.objective
 
     @property
     def unseen(self) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import NamedTuple
 
-from ..train import RECIPES
+from ..runs import deciding_settings
+from ._groups import value_text
 from ._paper import PaperFigures, paper_figures
 from ._read import RunRecord
 
@@ -113,19 +114,19 @@ def paper_note(runs: list[RunRecord]) -> str:
 
 
 def departures(run: RunRecord) -> list[str]:
-    """The settings in which a run differs from its recipe: «epochs 200 instead of 2000»."""
-    make = RECIPES.get(str(run.config.get("recipe")))
-    if make is None:
+    """The settings in which a run differs from its recipe: "epochs 200 instead of 2000".
+
+    From the recipe's values that the run folder keeps: today's may be others. A folder of vmcr2 0.1 keeps none.
+    """
+    recipe = run.manifest.get("recipe")
+    if not isinstance(recipe, dict):
         return []
-    recipe = make().config
-    changed = []
-    for name, value in run.config.items():
-        usual = getattr(recipe, name, value)
-        if name in ("seed", "data_path", "device", "checkpoint_seconds", "eval_every"):
-            continue
-        if (list(usual) if isinstance(usual, tuple) else usual) != value:
-            changed.append(f"{name} {value} instead of {usual}")
-    return changed
+    usual = deciding_settings(recipe)
+    return [
+        f"{name} {value_text(value)} instead of {value_text(usual[name]) if name in usual else 'none'}"
+        for name, value in run.deciding.items()
+        if name not in usual or value != usual[name]
+    ]
 
 
 def command(run: RunRecord) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import math
 from collections.abc import Callable, Iterator
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -15,26 +16,27 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 from torch import nn
 
+from ..objectives import OBJECTIVES
+from ..training import OptimSettings
 from ._arguments import number, usable_device, whole, widths
 from ._calibration import Array
 from ._training import (
     LR,
     MOST_EPOCHS,
-    OBJECTIVES,
     WEIGHT_DECAY,
     Featurizer,
+    Plan,
     Samples,
-    Settings,
     Trainer,
     build_network,
-    seeded,
+    objective_settings,
 )
 
 _CHUNK = 4096
 
 
 class RateReductionBase(BaseEstimator):  # type: ignore[misc]
-    """A featurizer trained by one of the three objectives."""
+    """A featurizer trained by one of the objectives."""
 
     classes_: Array
     featurizer_: Featurizer
@@ -42,71 +44,82 @@ class RateReductionBase(BaseEstimator):  # type: ignore[misc]
     _dim_argument = "dim"
     """The argument that gives the number of features."""
 
-    def _settings(self, num_classes: int, samples: int) -> Settings:
+    def _plan(self, num_classes: int, samples: int, seed: int) -> Plan:
         """The arguments with every None replaced, and checked."""
-        if self.objective not in OBJECTIVES:
-            raise ValueError(f"objective must be one of {', '.join(OBJECTIVES)}, got {self.objective!r}")
+        name = self.objective
+        if name not in OBJECTIVES:
+            raise ValueError(f"objective must be one of {', '.join(OBJECTIVES)}, got {name!r}")
         given = getattr(self, self._dim_argument)
         dim = default_dim(num_classes) if given is None else whole(self._dim_argument, given)
         batch_size = whole("batch_size", self.batch_size)
-        epochs = default_epochs(self.objective, samples, batch_size) if self.epochs is None else self.epochs
+        epochs = default_epochs(name, samples, batch_size) if self.epochs is None else self.epochs
         atoms = min(12, dim, max(2, 2 * dim // num_classes)) if self.atoms_per_class is None else self.atoms_per_class
-        decay = WEIGHT_DECAY[self.objective] if self.weight_decay is None else self.weight_decay
-        return Settings(
-            objective=self.objective,
+        decay = WEIGHT_DECAY[name] if self.weight_decay is None else self.weight_decay
+        return Plan(
+            objective=objective_settings(
+                name,
+                eps_sq=number("eps_sq", self.eps_sq),
+                debias=True,
+                weight=number("weight", self.weight),
+                batch_expansion=number("batch_expansion", self.batch_expansion, zero=True),
+                atoms_per_class=whole("atoms_per_class", atoms),
+            ),
+            optim=OptimSettings(
+                lr=number("lr", LR[name] if self.lr is None else self.lr),
+                momentum=0.9,
+                nesterov=True,
+                weight_decay=number("weight_decay", decay, zero=True),
+                schedule="cosine",
+                epochs=whole("epochs", epochs),
+                batch_size=batch_size,
+            ),
             num_classes=num_classes,
             dim=dim,
             hidden=widths(self.hidden) if self.network is None else (),
-            epochs=whole("epochs", epochs),
-            batch_size=batch_size,
-            lr=number("lr", LR[self.objective] if self.lr is None else self.lr),
-            weight_decay=number("weight_decay", decay, zero=True),
-            eps_sq=number("eps_sq", self.eps_sq),
-            weight=number("weight", self.weight),
-            batch_expansion=number("batch_expansion", self.batch_expansion, zero=True),
-            atoms_per_class=whole("atoms_per_class", atoms),
             device=usable_device(self.device),
+            seed=seed,
         )
 
-    def _new_trainer(self, X: Array, settings: Settings, rng: np.random.RandomState) -> Trainer:
+    def _new_trainer(self, X: Array, plan: Plan, labels: torch.Tensor) -> Trainer:
+        """``labels`` say how large the classes of a batch can become."""
         mean, scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
         if self.standardize:
             mean, spread = X.mean(axis=0), X.std(axis=0)
             # a constant column has a spread of rounding errors, which are as small as its numbers are
             scale = np.where(spread > 1e-10 * np.abs(X).max(axis=0), spread, 1.0)
         sample = torch.zeros(2, X.shape[1])
-        with seeded(rng, settings.device):
-            network = build_network(self.network, X.shape[1], settings.dim, settings.hidden, sample)
-            return Trainer(settings, Featurizer(network.float(), mean, scale))
+
+        def make() -> Featurizer:
+            network = build_network(self.network, X.shape[1], plan.dim, plan.hidden, sample)
+            return Featurizer(network.float(), mean, scale)
+
+        return Trainer(plan, make, labels)
 
     def _samples(
         self, trainer: Trainer, X: Array, labels: Array, logs: Array | None = None, weights: Array | None = None
     ) -> Samples:
-        """Rows and labels for the trainer, by the logarithms of class weights and, for cross-entropy, by weights."""
-        settings = trainer.settings
+        """Rows and labels for the trainer, by the logarithms of class weights and by weights of samples."""
+        device = trainer.plan.device
         # standardised in float64, then float32 for the network
-        x = trainer.featurizer.standardize(torch.tensor(X, dtype=torch.float64, device=settings.device)).float()
-        targets = torch.as_tensor(labels).to(settings.device)
+        x = trainer.featurizer.standardize(torch.tensor(X, dtype=torch.float64, device=device)).float()
+        targets = torch.as_tensor(labels).to(device)
         if logs is None:
             return Samples(x, targets)
         by_class = np.exp(logs - logs.max())[labels]
-        if settings.objective == "ce":
+        if trainer.objective.settings.weighs_samples:
             by_sample = by_class if weights is None else weights * by_class
-            return Samples(x, targets, weights=torch.as_tensor(by_sample, dtype=torch.float32, device=settings.device))
-        return Samples(x, targets, draw=by_class / by_class.sum() if np.ptp(logs) > 0 else None)
+            return Samples(x, targets, weights=torch.as_tensor(by_sample, dtype=torch.float32, device=device))
+        return Samples(x, targets, draw=torch.as_tensor(by_class / by_class.sum()) if np.ptp(logs) > 0 else None)
 
-    def _run(
-        self, trainer: Trainer, data: Samples, rng: np.random.RandomState, stop: Callable[[int], bool] | None = None
-    ) -> None:
+    def _run(self, trainer: Trainer, data: Samples, stop: Callable[[int], bool] | None = None) -> None:
         """All epochs under a progress bar, or until ``stop`` says so."""
-        settings = trainer.settings
-        with seeded(rng, settings.device), progress(self.verbose, settings.epochs) as tick:
+        with progress(self.verbose, trainer.plan.optim.epochs) as tick:
 
             def after_epoch(epoch: int) -> bool:
-                tick(f"{settings.objective}, loss {trainer.loss_curve[-1]:.3f}" if trainer.loss_curve else "training")
+                tick(f"{self.objective}, loss {trainer.loss_curve[-1]:.3f}" if trainer.loss_curve else "training")
                 return stop is not None and stop(epoch)
 
-            trainer.run(data, rng, after_epoch)
+            trainer.run(data, after_epoch)
 
     def _keep(self, trainer: Trainer) -> None:
         # in float64, so that a point's features do not depend on the batch in which it comes
@@ -134,9 +147,11 @@ class RateReductionBase(BaseEstimator):  # type: ignore[misc]
         rows: Array = validate_data(self, X, dtype=np.float64, order="C", reset=False)
         return rows
 
-    def _random(self) -> np.random.RandomState:
-        # a copy: fitting twice with one RandomState of the caller may differ, but nothing is shared with partial_fit
-        return np.random.RandomState(check_random_state(self.random_state).randint(2**31 - 1))
+    def _seed(self) -> int:
+        """``random_state`` itself if it is a number; else one drawn from it."""
+        if isinstance(self.random_state, Integral):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
 
 def default_dim(num_classes: int) -> int:

@@ -51,26 +51,3 @@ def holdout_by_content(X: Array, fraction: float) -> Array:
     hashes = np.fromiter((zlib.crc32(row.tobytes()) for row in np.ascontiguousarray(X)), np.uint64, len(X))
     held: Array = hashes < fraction * 2**32
     return held
-
-
-def stratified_holdout(labels: Array, fraction: float, rng: np.random.RandomState) -> Array:
-    """Which rows are held out: the fraction of every class, never leaving a class with fewer than two samples."""
-    held = np.zeros(len(labels), dtype=bool)
-    for label in np.unique(labels):
-        rows = rng.permutation(np.flatnonzero(labels == label))
-        held[rows[: max(0, min(round(fraction * len(rows)), len(rows) - 2))]] = True
-    return held
-
-
-def expected_calibration_error(probabilities: Array, correct: Array, bins: int = 15) -> float:
-    """Σ_b (n_b/n)·|accuracy of b − mean confidence of b| over equal bins of the top probability.
-
-    >>> expected_calibration_error(np.array([[0.25, 0.75], [0.25, 0.75]]), np.array([True, False]))
-    0.25
-    """
-    confidence = probabilities.max(axis=1)
-    which = np.minimum((confidence * bins).astype(int), bins - 1)
-    gaps = [
-        abs(float(correct[which == b].mean() - confidence[which == b].mean())) * np.mean(which == b) for b in set(which)
-    ]
-    return float(sum(gaps))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from numbers import Real
 from typing import Any
 
@@ -12,12 +11,14 @@ from scipy.special import softmax
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ..classifiers import NearestSubspace
+from ..data import stratified
+from ..objectives import OBJECTIVES
 from ._arguments import check_components, whole
-from ._calibration import Array, fit_temperature, stratified_holdout
+from ._calibration import Array, fit_temperature
 from ._labels import encode, log_weights, need_pairs, need_two_classes
-from ._partial import PartialFit
+from ._partial import PartialFit, head_of
 from ._scores import SubspaceScores, relative_residuals
-from ._training import EarlyStopping, Head, Settings, Trainer
+from ._training import EarlyStopping, Plan
 from ._undo import undone_on_failure
 
 
@@ -129,21 +130,22 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
         classes, labels = encode(y)
         need_two_classes(type(self).__name__, classes)
         need_pairs(type(self).__name__, classes, labels)
-        settings = self._checked_settings(len(classes), len(X))
+        plan = self._checked_plan(len(classes), len(X))
         logs = log_weights(self.class_weight, classes, y)
-        rng = self._random()
-        held = stratified_holdout(labels, self.validation_fraction, rng)
+        held = held_out(labels, self.validation_fraction, plan)
         if not held.any():
             held, kept = np.ones_like(held), np.ones_like(held)
         else:
             kept = ~held
-        trainer = self._new_trainer(X[kept], settings, rng)
+        # drawn by class weights, any class may fill a batch
+        shares = torch.as_tensor(labels[kept]) if not np.ptp(logs) > 0 else torch.zeros(len(labels), dtype=torch.int64)
+        trainer = self._new_trainer(X[kept], plan, shares)
         data = self._samples(trainer, X[kept], labels[kept], logs, weights[kept])
         stop = None
         if self.early_stopping:
-            held_out = self._samples(trainer, X[held], labels[held])
-            stop = EarlyStopping(trainer, data, held_out, self.n_components, self.n_iter_no_change)
-        self._run(trainer, data, rng, stop)
+            aside = self._samples(trainer, X[held], labels[held])
+            stop = EarlyStopping(trainer, data, aside, self.n_components, self.n_iter_no_change)
+        self._run(trainer, data, stop)
         if hasattr(self, "validation_scores_"):
             del self.validation_scores_
         if stop is not None:
@@ -153,7 +155,7 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
         self._trainer, self._fitted_trainer = None, trainer
         self._weigh(logs)
         self._keep(trainer)
-        self.head_ = self._head_of(trainer)
+        self.head_ = head_of(trainer)
         self.classifier_ = self._subspaces_of(X[kept], labels[kept])
         self._calibrate(self._raw_scores(X[held]), labels[held], self._novelty(X[held]))
         return self
@@ -187,20 +189,20 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
         novelty: Array = -scores.max(axis=1) if self.head_ is None else 1 - softmax(scores, axis=1).max(axis=1)
         return novelty
 
-    def _checked_settings(self, num_classes: int, samples: int) -> Settings:
-        settings = self._settings(num_classes, samples)
-        check_components(self.n_components, settings.dim, "the number of dimensions (dim)")
+    def _checked_plan(self, num_classes: int, samples: int) -> Plan:
+        plan = self._plan(num_classes, samples, self._seed())
+        check_components(self.n_components, plan.dim, "the number of dimensions (dim)")
         whole("n_iter_no_change", self.n_iter_no_change)
         if not isinstance(self.validation_fraction, Real) or not 0 <= self.validation_fraction < 1:
             raise ValueError(f"validation_fraction must lie in [0, 1), got {self.validation_fraction!r}")
-        return settings
+        return plan
 
     def _sample_weight(self, X: Array, fit_params: dict[str, Any]) -> Array:
         unknown = sorted(set(fit_params) - {"sample_weight"})
         if unknown:
             raise TypeError(f"fit() got an unexpected argument {unknown[0]!r}")
         given = fit_params.get("sample_weight")
-        if given is not None and self.objective != "ce":
+        if given is not None and not weighs_samples(self.objective):
             raise ValueError(
                 f"sample_weight is not defined for objective={self.objective!r}: a coding rate is of a set of points "
                 "and has no term per sample; use class_weight, objective='ce' or NearestSubspaceClassifier"
@@ -210,16 +212,25 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
 
     def _weigh(self, logs: Array) -> None:
         # cross-entropy has its weights in the loss already
-        self.class_log_weights_ = np.zeros_like(logs) if self.objective == "ce" else logs
+        self.class_log_weights_ = np.zeros_like(logs) if weighs_samples(self.objective) else logs
         self._drawn = logs
 
     def _subspaces_of(self, X: Array, labels: Array) -> NearestSubspace:
         subspaces = NearestSubspace(len(self.classes_), self.n_components)
         return subspaces.fit(torch.as_tensor(self._features(X)), torch.as_tensor(labels))
 
-    def _head_of(self, trainer: Trainer) -> torch.nn.Linear | None:
-        return copy.deepcopy(trainer.objective.linear).double() if isinstance(trainer.objective, Head) else None
-
     def _calibrate(self, scores: Array, labels: Array, novelty: Array) -> None:
         self.temperature_ = fit_temperature(scores, labels)
         self.holdout_novelty_ = novelty
+
+
+def held_out(labels: Array, fraction: float, plan: Plan) -> Array:
+    """Which rows are held out: the fraction of every class. At least two samples of a class stay."""
+    count = round(fraction * len(labels))
+    held: Array = stratified(torch.as_tensor(labels), count, plan.num_classes, seed=plan.seed, keep=2).numpy()
+    return held
+
+
+def weighs_samples(objective: str) -> bool:
+    """Whether an objective takes weights of samples; one that does not exist is named later, with the others."""
+    return objective in OBJECTIVES and OBJECTIVES[objective].weighs_samples

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -75,13 +76,12 @@ class RateReductionEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         classes, labels = encode(y)
         need_two_classes(type(self).__name__, classes)
         need_pairs(type(self).__name__, classes, labels)
-        settings = self._settings(len(classes), len(X))
-        rng = self._random()
-        trainer = self._new_trainer(X, settings, rng)
-        self._run(trainer, self._samples(trainer, X, labels), rng)
+        plan = self._plan(len(classes), len(X), self._seed())
+        trainer = self._new_trainer(X, plan, torch.as_tensor(labels))
+        self._run(trainer, self._samples(trainer, X, labels))
         self.classes_ = classes
         self._keep(trainer)
-        self._n_features_out = settings.dim
+        self._n_features_out = plan.dim
         return self
 
     def transform(self, X: Any) -> Array:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from ._base import RateReductionBase
 from ._calibration import RECENT, START, Array
 from ._labels import encode, log_weights, partial_classes
 from ._scores import with_moments
-from ._training import Trainer, seeded
+from ._training import Trainer
 from ._undo import undone_on_failure
 
 _KEPT = 0.9
@@ -26,7 +28,7 @@ class PartialFit(RateReductionBase):
     _trainer: Trainer | None = None
     _fitted_trainer: Trainer | None = None
 
-    @undone_on_failure("_trainer", "_fitted_trainer", "_rng", "classifier_")
+    @undone_on_failure("_trainer", "_fitted_trainer", "classifier_")
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Any:
         """One pass over these samples, at the constant learning rate ``lr``.
 
@@ -52,22 +54,20 @@ class PartialFit(RateReductionBase):
 
     def _begin(self, X: Array, k: int) -> Trainer:
         """A trainer and an empty classifier; after ``fit`` with its network, head and dictionary."""
-        settings = self._checked_settings(k, len(X))
-        self._rng = self._random()
+        plan = self._checked_plan(k, len(X))
         self._recent: tuple[Array, Array, Array] = (np.empty((0, k)), np.empty(0, dtype=np.int64), np.empty(0))
-        self._trainer = self._fitted_trainer or self._new_trainer(X, settings, self._rng)
-        for group in self._trainer.optimizer.param_groups:
-            group["lr"] = settings.lr
+        # any class may fill a batch that is still to come
+        shares = torch.zeros(plan.optim.batch_size, dtype=torch.int64)
+        self._trainer = self._fitted_trainer or self._new_trainer(X, plan, shares)
+        self._trainer.plan = replace(self._trainer.plan, optim=plan.optim)  # they may have been set since
         return self._trainer
 
     def _one_pass(self, trainer: Trainer, X: Array, labels: Array) -> None:
         data = self._samples(trainer, X, labels, self._drawn)
-        with seeded(self._rng, trainer.settings.device):
-            trainer.epoch(data, self._rng)
-        trainer.loss_curve.append(trainer.loss(data.x, data.labels))
+        trainer.epoch(data)
         self._keep(trainer)
-        self.head_ = self._head_of(trainer)
-        self._follow(X, labels, trainer.settings.num_classes)
+        self.head_ = head_of(trainer)
+        self._follow(X, labels, trainer.plan.num_classes)
 
     def _follow(self, X: Array, labels: Array, k: int) -> None:
         """Add the batch's features to the second moments, which forget."""
@@ -86,3 +86,8 @@ class PartialFit(RateReductionBase):
         scores, known, novelty = (np.concatenate(pair)[-RECENT:] for pair in zip(self._recent, fresh, strict=True))
         self._recent = (scores, known, novelty)
         self._calibrate(scores, known, novelty)
+
+
+def head_of(trainer: Trainer) -> torch.nn.Linear | None:
+    """A copy of the objective's own head, in float64."""
+    return copy.deepcopy(trainer.objective.head).double() if trainer.objective.head is not None else None

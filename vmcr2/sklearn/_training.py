@@ -1,50 +1,61 @@
-"""Training on arrays: a plain loop over tensors, with the settings that work (docs/sklearn.md)."""
+"""An estimator's arguments become settings, and rows of an array become samples for the one training loop."""
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ..classifiers import NearestSubspace
 from ..functional import normalize_rows
-from ..losses import MCR2Loss, VMCR2Loss
 from ..models import MLP
+from ..objectives import OBJECTIVES, ObjectiveSettings
+from ..training import (
+    Engine,
+    Loop,
+    Numerics,
+    OptimSettings,
+    Rows,
+    Step,
+    TrainingError,
+    embed,
+    epoch_order,
+    forked_random,
+    order_generator,
+)
 from ._calibration import Array
 
-OBJECTIVES = ("vmcr2", "mcr2", "ce")
 MOST_EPOCHS = {"vmcr2": 200, "mcr2": 100, "ce": 100}
 LR = {"vmcr2": 0.3, "mcr2": 0.03, "ce": 1.0}
 WEIGHT_DECAY = {"vmcr2": 2e-3, "mcr2": 5e-4, "ce": 5e-4}
-LATCH_EVERY = 50
+LOSS_SCALE = {"vmcr2": 0.05, "mcr2": 1.0, "ce": 1.0}
 LOG_POINTS = 20
-"""Entries of the loss curve: the value of a rate reduction costs as much as a step, so it is not taken at every one."""
+"""Entries of the loss curve: the value of a rate reduction costs as much as a step, so not every step has one."""
 
 
 @dataclass(frozen=True)
-class Settings:
-    """The estimator's arguments, with every None replaced."""
+class Plan:
+    """What an estimator's arguments come to, with every None replaced."""
 
-    objective: str
+    objective: ObjectiveSettings
+    optim: OptimSettings
     num_classes: int
     dim: int
     hidden: tuple[int, ...]
-    epochs: int
-    batch_size: int
-    lr: float
-    weight_decay: float
-    eps_sq: float
-    weight: float
-    batch_expansion: float
-    atoms_per_class: int
     device: torch.device
+    seed: int
+
+
+def objective_settings(name: str, **given: Any) -> ObjectiveSettings:
+    """The settings of an objective, of those given that it has."""
+    kind = OBJECTIVES[name]
+    own = {key: value for key, value in given.items() if key in kind.known()}
+    return kind(loss_scale=LOSS_SCALE[name], **own)
 
 
 @dataclass(frozen=True)
@@ -53,23 +64,16 @@ class Samples:
 
     x: Tensor
     labels: Tensor
-    draw: Array | None = None
+    draw: Tensor | None = None
     """Probabilities by which an epoch draws its rows; None takes every row once."""
     weights: Tensor | None = None
-    """Of cross-entropy's terms."""
+    """Of the samples, for objectives that weigh them."""
 
-
-class Head(nn.Module):
-    """Cross-entropy of a linear layer on the unit features, as in the paper; samples may have weights."""
-
-    def __init__(self, dim: int, num_classes: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(dim, num_classes)
-
-    def forward(self, z: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
-        """The weighted mean cross-entropy."""
-        each = nn.functional.cross_entropy(self.linear(z), labels, reduction="none")
-        return each.mean() if weights is None else (each * weights).sum() / weights.sum().clamp_min(1e-12)
+    def order(self, seed: int, epoch: int) -> Tensor:
+        """The rows of an epoch."""
+        if self.draw is None:
+            return epoch_order(len(self.x), seed, epoch)
+        return torch.multinomial(self.draw, len(self.x), replacement=True, generator=order_generator(seed, epoch))
 
 
 class Featurizer(nn.Module):
@@ -90,17 +94,18 @@ class Featurizer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Unit rows (n, d) of standardised inputs."""
-        return normalize_rows(self.network(x))
+        z: Tensor = self.network(x)
+        return z if isinstance(self.network, MLP) else normalize_rows(z)  # ours ends on the unit sphere by itself
 
 
 def build_network(network: Any, in_features: int, dim: int, hidden: tuple[int, ...], sample: Tensor) -> nn.Module:
-    """The MLP, a copy of the given module, or what the given function makes."""
+    """The MLP, a copy of the given module, or what the given function returns."""
     if network is None:
         return MLP(in_features, dim, hidden, batch_norm=True)
     made = callable(network) and not isinstance(network, nn.Module)
     built = network(in_features, dim) if made else copy.deepcopy(network)
     if not isinstance(built, nn.Module):
-        raise TypeError(f"network must be a torch.nn.Module or a function that makes one, got {type(built).__name__}")
+        raise TypeError(f"network must be a torch.nn.Module or a function that returns one, got {type(built).__name__}")
     with torch.no_grad():
         shape = tuple(copy.deepcopy(built).float().eval()(sample).shape)
     if shape != (len(sample), dim):
@@ -108,106 +113,88 @@ def build_network(network: Any, in_features: int, dim: int, hidden: tuple[int, .
     return built
 
 
-def build_objective(settings: Settings) -> VMCR2Loss | MCR2Loss | Head:
-    """The loss of the settings; its own parameters, if any, are trained too."""
-    k, d = settings.num_classes, settings.dim
-    if settings.objective == "ce":
-        return Head(d, k)
-    if settings.objective == "mcr2":
-        return MCR2Loss(k, eps_sq=settings.eps_sq, normalize=False)
-    return VMCR2Loss(
-        k,
-        d,
-        atoms_per_class=settings.atoms_per_class,
-        eps_sq=settings.eps_sq,
-        weight=settings.weight,
-        batch_expansion=settings.batch_expansion,
-        scale=0.05,
-        normalize=False,
-    )
-
-
-@contextlib.contextmanager
-def seeded(rng: np.random.RandomState, device: torch.device) -> Iterator[None]:
-    """Torch's random numbers by this seed inside, as they were outside."""
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(int(rng.randint(2**31 - 1)))
-        yield
-
-
 class Trainer:
-    """A featurizer, its objective and its optimiser; epochs over tensors."""
+    """A featurizer, its objective and its optimiser, for :meth:`run` over a set or :meth:`epoch` after epoch.
 
-    def __init__(self, settings: Settings, featurizer: Featurizer) -> None:
-        self.settings = settings
-        self.featurizer = featurizer.to(settings.device)
-        self.objective = build_objective(settings).to(settings.device)
-        parameters = [*self.featurizer.parameters(), *self.objective.parameters()]
-        self.optimizer = torch.optim.SGD(
-            parameters, lr=settings.lr, momentum=0.9, nesterov=True, weight_decay=settings.weight_decay
-        )
+    ``make`` builds the featurizer under the plan's seed, and then the objective is built: a run of the trainer
+    (:mod:`vmcr2.runs`) with the same settings starts from the same weights.
+    """
+
+    def __init__(self, plan: Plan, make: Callable[[], Featurizer], labels: Tensor) -> None:
+        self.plan = plan
+        self.numerics = Numerics(plan.device)
+        with forked_random(plan.device):
+            torch.manual_seed(plan.seed)
+            self.featurizer = make().to(plan.device)
+            batch = min(plan.optim.batch_size, len(labels))
+            self.objective = plan.objective.build(plan.num_classes, plan.dim, labels.cpu(), batch)
+        self.objective.module.to(plan.device)
+        self.optimizer: torch.optim.Optimizer | None = None
         self.epochs_done = 0
         self.loss_curve: list[float] = []
 
-    def batches(self, n: int, rng: np.random.RandomState, draw: Array | None) -> list[Array]:
-        """Rows of an epoch, shuffled, in batches of about one size; with ``draw``, drawn by these probabilities."""
-        rows = rng.permutation(n) if draw is None else rng.choice(n, size=n, p=draw)
-        # BatchNorm needs two rows: where the batch size is 2 and n odd, a batch has three
-        return np.array_split(rows, max(1, min(math.ceil(n / self.settings.batch_size), n // 2)))
+    def run(self, data: Samples, after_epoch: Callable[[int], bool]) -> None:
+        """All epochs of the plan; stops where ``after_epoch`` says so."""
+        log_every = max(1, self.plan.optim.epochs // LOG_POINTS)
 
-    def epoch(self, data: Samples, rng: np.random.RandomState) -> None:
-        """One pass; V-MCR² must have been latched, or latches on the first batch."""
-        self.featurizer.train()
-        for rows in map(torch.as_tensor, self.batches(len(data.x), rng, data.draw)):
-            self.optimizer.zero_grad(set_to_none=True)
-            z, labels = self.featurizer(data.x[rows]), data.labels[rows]
-            if isinstance(self.objective, Head):
-                loss = self.objective(z, labels, None if data.weights is None else data.weights[rows])
-            else:
-                loss = self.objective.surrogate(z, labels)
-            loss.backward()
-            self.optimizer.step()
+        def ended(epoch: int) -> bool:
+            self.epochs_done += 1
+            if (epoch + 1) % log_every == 0 or epoch + 1 == self.plan.optim.epochs:
+                self.loss_curve.append(self.loss(data))
+            return after_epoch(epoch)
+
+        self._train(data, self.plan.optim, lambda loop: loop.run(0, ended=ended))
+
+    def epoch(self, data: Samples) -> None:
+        """One more pass over these samples, at a constant learning rate."""
+        # as one of very many epochs: nothing that depends on the end of a run may happen
+        optim = replace(self.plan.optim, schedule="constant", epochs=2**40)
+        self._train(data, optim, lambda loop: loop.train_epoch(self.epochs_done))
         self.epochs_done += 1
-        if not bool(self.features(data.x[:2]).isfinite().all()):
-            rate = self.optimizer.param_groups[0]["lr"]  # partial_fit may have set another than the settings'
-            raise ValueError(f"training diverged in epoch {self.epochs_done}: choose a smaller lr than {rate:g}")
+        self.loss_curve.append(self.loss(data))
 
-    def latch(self, x: Tensor, labels: Tensor) -> None:
-        """Dictionary and codes anew from the training set (Algorithm 2); nothing for the other objectives."""
-        if isinstance(self.objective, VMCR2Loss):
-            self.objective.latch(self.features(x), labels)
+    def _train(self, data: Samples, optim: OptimSettings, work: Callable[[Loop], None]) -> None:
+        """Let a loop over these samples work, with random numbers of its own."""
+        step = Step(
+            self.featurizer,
+            self.objective,
+            Rows(data.x, data.labels),
+            optim,
+            batch_size=even_batch(len(data.x), optim.batch_size),
+            dim=self.plan.dim,
+            seed=self.plan.seed,
+            numerics=self.numerics,
+            weights=data.weights,
+            optimizer=self.optimizer,
+        )
+        self.optimizer = step.optimizer
+        loop = Loop(step, Engine(step, capture="eager"), lambda epoch: data.order(self.plan.seed, epoch))
+        with forked_random(self.plan.device):
+            torch.manual_seed(self.plan.seed + self.epochs_done)
+            try:
+                work(loop)
+            except TrainingError as error:
+                raise ValueError(f"{str(error).split('. ')[0]}: choose a smaller lr than {optim.lr:g}") from error
 
-    @torch.no_grad()
     def features(self, x: Tensor) -> Tensor:
         """Features of standardised inputs in evaluation mode."""
-        self.featurizer.eval()
-        return torch.cat([self.featurizer(part) for part in torch.split(x, 4096)])
+        return embed(self.featurizer, Rows(x, x), self.numerics)
 
     @torch.no_grad()
-    def loss(self, x: Tensor, labels: Tensor) -> float:
-        """The objective's value on these samples, in evaluation mode."""
-        z = self.features(x)
-        self.objective.eval()
-        value = float(self.objective(z, labels))
-        self.objective.train()
-        return value
+    def loss(self, data: Samples) -> float:
+        """The objective's value on some of these samples, in evaluation mode."""
+        some = epoch_order(len(data.x), self.plan.seed, 0)[: self.plan.optim.batch_size].to(data.x.device)
+        z = self.features(data.x[some])
+        return float(self.objective.loss(z, data.labels[some])) * self.plan.objective.loss_scale
 
-    def run(self, data: Samples, rng: np.random.RandomState, after_epoch: Callable[[int], bool]) -> None:
-        """All epochs, the learning rate falling to 0 along a cosine; stops where ``after_epoch`` says so."""
-        epochs = self.settings.epochs
-        log_every = max(1, epochs // LOG_POINTS)
-        for epoch in range(epochs):
-            for group in self.optimizer.param_groups:
-                group["lr"] = self.settings.lr * 0.5 * (1 + math.cos(math.pi * epoch / epochs))
-            if epoch % LATCH_EVERY == 0:
-                self.latch(data.x, data.labels)
-            self.epoch(data, rng)
-            if (epoch + 1) % log_every == 0 or epoch + 1 == epochs:
-                few = slice(0, 2 * self.settings.batch_size)
-                self.loss_curve.append(self.loss(data.x[few], data.labels[few]))
-            if after_epoch(epoch):
-                break
+
+def even_batch(rows: int, largest: int) -> int:
+    """The size of the fewest even batches of at most ``largest`` rows; BatchNorm needs two rows at least.
+
+    >>> even_batch(600, 500), even_batch(5, 2)
+    (300, 2)
+    """
+    return rows // max(1, min(math.ceil(rows / largest), rows // 2))
 
 
 class EarlyStopping:
@@ -227,27 +214,28 @@ class EarlyStopping:
     def __call__(self, epoch: int) -> bool:
         """Whether to stop after this epoch."""
         every = max(1, min(5, self.patience // 3))
-        if (epoch + 1) % every and epoch + 1 < self.trainer.settings.epochs:
+        if (epoch + 1) % every and epoch + 1 < self.trainer.plan.optim.epochs:
             return False
         self.scores.append(self.accuracy())
         if self.scores[-1] > self._best:
             self._best, self._best_at = self.scores[-1], epoch
-            parts = (self.trainer.featurizer, self.trainer.objective)
-            self._states = copy.deepcopy([part.state_dict() for part in parts])
+            self._states = copy.deepcopy([part.state_dict() for part in self._parts()])
         return epoch - self._best_at >= self.patience
 
     def go_back(self) -> None:
         """To the best state, which exists: the last epoch is always looked at."""
-        self.trainer.featurizer.load_state_dict(self._states[0])
-        self.trainer.objective.load_state_dict(self._states[1])
+        for part, state in zip(self._parts(), self._states, strict=True):
+            part.load_state_dict(state)
+
+    def _parts(self) -> tuple[nn.Module, nn.Module]:
+        return self.trainer.featurizer, self.trainer.objective.module
 
     @torch.no_grad()
     def accuracy(self) -> float:
         """On the hold-out, of the head or of the training samples' subspaces."""
         z = self.trainer.features(self.held.x)
-        if isinstance(self.trainer.objective, Head):
-            predicted = self.trainer.objective.linear(z).argmax(1)
-        else:
-            subspaces = NearestSubspace(self.trainer.settings.num_classes, self.n_components)
+        predicted = self.trainer.objective.predict(z)
+        if predicted is None:
+            subspaces = NearestSubspace(self.trainer.plan.num_classes, self.n_components)
             predicted = subspaces.fit(self.trainer.features(self.train.x), self.train.labels).predict(z)
         return float((predicted == self.held.labels).double().mean())

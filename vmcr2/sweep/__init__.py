@@ -1,7 +1,29 @@
 """Many short runs by one command: points of a grid, several at a time, judged on held-out training images alone."""
 
-from ._points import Point, grid, read_axes
+from ._points import Point, changes, grid, read_axes
+from ._results import Results, sole_user
+from ._runs import Job, Outcome, Runner, prune
 from ._sweep import Sweep, SweepListener, sweep
 from ._table import rank, table
+from ._workers import Maker, run_in_processes, sharing
 
-__all__ = ["Point", "Sweep", "SweepListener", "grid", "rank", "read_axes", "sweep", "table"]
+__all__ = [
+    "Job",
+    "Maker",
+    "Outcome",
+    "Point",
+    "Results",
+    "Runner",
+    "Sweep",
+    "SweepListener",
+    "changes",
+    "grid",
+    "prune",
+    "rank",
+    "read_axes",
+    "run_in_processes",
+    "sharing",
+    "sole_user",
+    "sweep",
+    "table",
+]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import itertools
 import json
@@ -13,15 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..data import DATASETS
-from ..train import Config, UserError
-from ..train._config import FIELDS
-from ..train._texts import nearest
+from ..runs import ALL_SETTINGS, RECIPES, Config, UserError, check_setting
 
-# where and how fast a run is made, how often it is looked at and saved, and what its recipe is called
-_DECIDES_NOTHING = (
-    *("recipe", "data_path", "device", "engine", "compile"),
-    *("log_every", "eval_every", "checkpoint_seconds"),
-)
 _LARGE = 25_000
 _LARGE_HOLDOUT = 5000
 
@@ -38,18 +30,18 @@ class Point:
     def id(self) -> str:
         """What decides the run, in 16 hex digits. Settings at their default are left out, so that one which a later
         version adds does not make old results unknown."""
-        return _digest(self.config, _DECIDES_NOTHING)
+        return _digest(self.config.deciding())
 
     @property
     def group(self) -> str:
         """The identity without the seed: points that differ in nothing else are averaged."""
-        return _digest(self.config, (*_DECIDES_NOTHING, "seed"))
+        return _digest(self.config.deciding(seed=False))
 
     @property
     def label(self) -> str:
         """«lr=0.1 weight=20 seed=0»."""
         return " ".join(
-            f"{name}={shown(value)}" for name, value in (*self.settings.items(), ("seed", self.config.seed))
+            f"{name}={shown(value)}" for name, value in (*self.settings.items(), ("seed", self.config.run.seed))
         )
 
     @property
@@ -85,7 +77,7 @@ def read_axes(texts: Sequence[str]) -> dict[str, list[str]]:
         _check_axis(name)
         if name in axes:
             raise UserError(f"--grid {name} is given twice: put all its values into one, {name}=v1,v2")
-        whole = typing.get_origin(FIELDS[name]) is tuple  # its commas are its own
+        whole = name in ALL_SETTINGS and typing.get_origin(ALL_SETTINGS[name].kind) is tuple  # its commas are its own
         parts = values.split(";" if whole or ";" in values else ",")
         axes[name] = [part.strip() for part in parts]
     return axes
@@ -96,9 +88,9 @@ def grid(base: Config, axes: Mapping[str, Sequence[Any]]) -> list[Point]:
 
     Without a hold-out, one is set: 5000 images of the large data sets, about a fifth of a small one.
 
-    >>> from vmcr2.train import recipe
+    >>> from vmcr2.runs import recipe
     >>> points = grid(recipe("digits"), {"lr": [0.1, 0.3], "seed": [0, 1]})
-    >>> [point.label for point in points], points[0].config.holdout
+    >>> [point.label for point in points], points[0].config.data.holdout
     (['lr=0.1 seed=0', 'lr=0.1 seed=1', 'lr=0.3 seed=0', 'lr=0.3 seed=1'], 287)
     """
     for name in axes:
@@ -114,9 +106,10 @@ def grid(base: Config, axes: Mapping[str, Sequence[Any]]) -> list[Point]:
         except UserError as error:
             called = " ".join(f"{name}={shown(value)}" for name, value in chosen.items())
             raise UserError(f"{error} (the grid's point {called})") from error
-        if config.holdout == 0 and "holdout" not in axes:
-            config = config.replace(holdout=default_holdout(config.data))
-        point = Point(config, {name: getattr(config, name) for name in axes if name != "seed"})
+        if config.data.holdout == 0 and "holdout" not in axes:
+            config = config.replace(holdout=default_holdout(config.data.name))
+        flat = config.flat()
+        point = Point(config, {name: flat[name] for name in axes if name != "seed"})
         points.setdefault(point.id, point)  # a value given twice is one point
     return list(points.values())
 
@@ -131,29 +124,24 @@ def default_holdout(data: str) -> int:
 
 def changes(config: Config) -> dict[str, Any]:
     """What differs from the recipe, the seed apart; from the defaults where there is no recipe."""
-    from ..train import RECIPES
-
-    begun = RECIPES[config.recipe]().config if config.recipe in RECIPES else Config()
-    left_out = (*_DECIDES_NOTHING, "seed")
-    return {
-        name: value
-        for name, value in dataclasses.asdict(config).items()
-        if name not in left_out and value != getattr(begun, name)
-    }
+    if config.recipe in RECIPES:
+        begun = RECIPES[config.recipe]().config
+    else:
+        begun = Config().replace(objective=config.objective.name)
+    before = begun.flat()
+    return {name: value for name, value in config.deciding(seed=False).items() if value != before.get(name)}
 
 
 def _check_axis(name: str) -> None:
-    if name not in FIELDS:
-        raise UserError(f"--grid: there is no setting {name!r}{nearest(name, FIELDS)}")
-    if name in _DECIDES_NOTHING:
+    try:
+        check_setting(name)
+    except UserError as error:
+        raise UserError(f"--grid: {error}") from error
+    if name == "recipe" or (name in ALL_SETTINGS and not ALL_SETTINGS[name].rule.decides):
         raise UserError(f"--grid cannot go over {name}: it changes nothing of what comes out")
 
 
-def _digest(config: Config, left_out: tuple[str, ...]) -> str:
-    plain = Config()
-    decides = {
-        name: value
-        for name, value in sorted(dataclasses.asdict(config).items())
-        if name not in left_out and value != getattr(plain, name)
-    }
-    return hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:16]
+def _digest(decides: dict[str, Any]) -> str:
+    usual = {name: known.default for name, known in ALL_SETTINGS.items()} | {"objective": Config().objective.name}
+    unusual = {name: value for name, value in sorted(decides.items()) if value != usual[name]}
+    return hashlib.sha256(json.dumps(unusual).encode()).hexdigest()[:16]

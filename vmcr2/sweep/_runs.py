@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import shutil
 import time
 import traceback
@@ -14,9 +13,8 @@ from typing import Any
 
 import torch
 
-from ..data import DataError, Source, open_data
-from ..train import Config, TrainingError, UserError, fit
-from ..train._folder import RunFolder
+from ..data import Source, open_data
+from ..runs import Config, RunFolder, TrainingError, UserError, fit
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ class _Watch:
 
 def open_for_sweep(config: Config) -> Source:
     """The data of a configuration, without a way to the test images."""
-    return open_data(config.data, config.data_path).training_only()
+    return open_data(config.data.name, config.data.path).training_only()
 
 
 class Runner:
@@ -99,7 +97,7 @@ class Runner:
             return Outcome(_figures(folder) | folder.read_summary() | notes | {"wall_seconds": wall})
         except TrainingError as error:
             return Outcome(_figures(folder) | {"failed": str(error), "wall_seconds": time.monotonic() - start})
-        except (UserError, DataError) as error:
+        except UserError as error:
             return Outcome(lost=str(error))
         except StoppedError:
             raise
@@ -109,7 +107,7 @@ class Runner:
             _give_memory_back()
 
     def _source(self, config: Config) -> Source:
-        key = (config.data, config.data_path)
+        key = (config.data.name, config.data.path)
         if key not in self._sources:
             self._sources[key] = self._open_source(config)
         return self._sources[key]
@@ -131,18 +129,19 @@ def prune(path: Path) -> None:
 
 
 def _drop_if_begun_elsewhere(folder: RunFolder, config: Config) -> None:
-    """The same point begun on another device or from another place: half of each would be neither."""
+    """The same point started on another device or from another place: half of each would be neither."""
     try:
-        same = not folder.config.exists() or folder.read_config() == config
+        same = not folder.config.exists() or folder.read_config().acting() == config.acting()
     except UserError:  # of another version
         same = False
     if not same:
-        shutil.rmtree(folder.path)
+        with folder.held():
+            folder.clear()
 
 
 def _figures(folder: RunFolder) -> dict[str, Any]:
     """What the line takes from the run's folder beside its summary."""
-    manifest = json.loads(folder.manifest.read_text())
+    manifest = folder.read_manifest()
     figures = {name: manifest[name] for name in ("device", "vmcr2", "torch", "git_commit")}
     metrics = folder.read_metrics()
     last = metrics[-1] if metrics else {}

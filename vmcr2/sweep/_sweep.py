@@ -10,8 +10,8 @@ from typing import Protocol
 
 import torch
 
-from ..train import UserError
-from ..train._numerics import choose_device
+from ..runs import UserError
+from ..training import choose_device
 from ._points import Point, changes
 from ._results import Record, Results, sole_user
 from ._runs import Job, Outcome, Runner, open_for_sweep, prune
@@ -112,20 +112,20 @@ def _check(points: Sequence[Point], parallel: int) -> None:
     if parallel < 1:
         raise UserError(f"--parallel must be at least 1, got {parallel}")
     for point in points:
-        if point.config.holdout == 0:
+        if point.config.data.holdout == 0:
             raise UserError(
                 "holdout must be above 0 in a sweep: points are compared on held-out training images, never on the "
                 "test set (`vmcr2 train` with the chosen settings reads that, once)"
             )
         if not _on_cuda(point):
-            choose_device(point.config.device)
-    for config in {(p.config.data, p.config.data_path): p.config for p in points}.values():
+            choose_device(point.config.run.device)
+    for config in {(p.config.data.name, p.config.data.path): p.config for p in points}.values():
         open_for_sweep(config)
 
 
 def _on_cuda(point: Point) -> bool:
     """Asked of the driver's library, not of CUDA: the parent of workers must not be on the GPU before MPS is."""
-    return point.config.device in ("auto", "cuda") and torch.cuda.device_count() > 0
+    return point.config.run.device in ("auto", "cuda") and torch.cuda.device_count() > 0
 
 
 def _folder_of(point: Point, out: Path) -> Path:
@@ -139,7 +139,7 @@ def _line(point: Point, outcome: Outcome, folder: Path) -> Record:
         "id": point.id,
         "recipe": point.config.recipe,
         "point": dict(point.settings),
-        "seed": point.config.seed,
+        "seed": point.config.run.seed,
         "changes": changes(point.config),
         **outcome.figures,
         "folder": str(folder),

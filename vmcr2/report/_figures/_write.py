@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...train import UserError
+from ..._shared import UserError
 from .. import _classes
 from .._convergence import convergence_panels
 from .._files import MARK, check_ours, write_bytes

@@ -1,0 +1,96 @@
+"""A checkpoint puts a run's state back as the run had it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from digits_trainer import CPU
+from seeds import SEED
+from torch import nn
+
+from vmcr2.objectives import CESettings
+from vmcr2.runs import UserError
+from vmcr2.runs._checkpoint import Position, load_checkpoint, read_position, save_checkpoint
+from vmcr2.runs._folder import write_tensors
+from vmcr2.training import Numerics, OptimSettings, Rows, Step
+
+
+def step(seed: int, **optim: Any) -> Step:
+    """A network of convolutions whose weights lie channels last in memory, as on a GPU."""
+    torch.manual_seed(seed)
+    layers = (nn.Conv2d(1, 4, 3), nn.Conv2d(4, 6, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    network = nn.Sequential(*layers).to(memory_format=torch.channels_last)
+    labels = torch.arange(20) % 5
+    pictures = torch.rand(20, 1, 8, 8, generator=torch.Generator().manual_seed(1))
+    made = Step(
+        network,
+        CESettings().build(5, 6, labels, 10),
+        Rows(pictures, labels),
+        OptimSettings(**{"lr": 0.1, "average": 0.9} | optim),
+        batch_size=10,
+        dim=6,
+        seed=0,
+        numerics=Numerics(CPU),
+    )
+    made.index.copy_(torch.arange(10))
+    return made
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_the_optimiser_goes_on_with_weights_in_any_layout(optimizer: str, tmp_path: Path) -> None:
+    one = step(SEED, optimizer=optimizer)
+    for _ in range(3):
+        one()
+    save_checkpoint(tmp_path / "c.safetensors", one, Position(1, 3, 0.5))
+    two = step(SEED + 1, optimizer=optimizer)
+    assert load_checkpoint(tmp_path / "c.safetensors", two) == Position(1, 3, 0.5)
+    states = [list(made.optimizer.state.values()) for made in (one, two)]
+    for mine, theirs in zip(*states, strict=True):
+        for name, value in mine.items():
+            assert torch.equal(theirs[name], value)
+            assert theirs[name].stride() == value.stride()  # a fused step walks weight and momentum in one order
+    one()
+    two()
+    for mine, theirs in zip(one.parameters, two.parameters, strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_random_numbers_go_on_where_they_were(tmp_path: Path) -> None:
+    one = step(SEED)
+    torch.manual_seed(SEED + 5)
+    save_checkpoint(tmp_path / "c.safetensors", one, Position(0, 0, 0.0))
+    expected = torch.rand(4)
+    torch.manual_seed(SEED + 6)
+    load_checkpoint(tmp_path / "c.safetensors", one)
+    assert torch.equal(torch.rand(4), expected)
+
+
+def test_it_has_the_mean_of_the_weights_and_needs_it_only_with_one(tmp_path: Path) -> None:
+    path = tmp_path / "last.safetensors"
+    made, other = step(SEED), step(SEED + 1)
+    for _ in range(4):
+        made()
+    save_checkpoint(path, made, Position(1, 4, 1.0))
+    load_checkpoint(path, other)
+    assert made.average is not None
+    assert other.average is not None
+    for name, value in made.average.state_dict().items():
+        assert torch.equal(other.average.state_dict()[name], value), name
+    assert other.average.steps == 4
+    save_checkpoint(path, step(SEED, average=0.0), Position(1, 1, 1.0))
+    assert load_checkpoint(path, step(SEED, average=0.0)).epoch == 1
+    with pytest.raises(UserError, match="has no mean of the weights: it is of a run with average 0"):
+        load_checkpoint(path, other)
+
+
+def test_another_file_is_not_one(tmp_path: Path) -> None:
+    path = tmp_path / "last.safetensors"
+    with pytest.raises(UserError, match=r"last\.safetensors is missing or damaged"):
+        read_position(path)
+    for metadata in (None, {"position": "{"}, {"position": "[]"}, {"position": '{"epoch": 1}'}):
+        write_tensors(path, {"a": torch.ones(2)}, metadata)
+        with pytest.raises(UserError, match=r"last\.safetensors is not a checkpoint of this version of vmcr2"):
+            read_position(path)

@@ -1,0 +1,42 @@
+"""Training samples set aside: a part of every class."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .._shared import UserError
+from ._split import Split
+
+_SEED = 20220331  # has no meaning and never changes: every run of every seed holds out the same images
+
+
+def hold_out(split: Split, count: int, num_classes: int) -> tuple[Split, Split]:
+    """(training, held out): ``count`` images, each class by its share, the same for every run."""
+    total = len(split.labels)
+    if not 0 < count < total:
+        raise UserError(f"holdout must lie between 1 and {total - 1} for these {total} training images, got {count}")
+    held = stratified(split.labels, count, num_classes, seed=_SEED)
+    return (
+        Split(split.images[~held], split.labels[~held]),
+        Split(split.images[held], split.labels[held]),
+    )
+
+
+def stratified(labels: Tensor, count: int, num_classes: int, *, seed: int, keep: int = 0) -> Tensor:
+    """Which of the samples to set aside, (m,) bool: ``count`` of them, each class by its share.
+
+    At least ``keep`` samples of every class stay, so that fewer than ``count`` may be set aside.
+    """
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    sizes = torch.bincount(labels, minlength=num_classes)
+    exact = sizes * count / len(labels)
+    take = exact.floor().long()
+    short = count - int(take.sum())
+    take[(exact - take).argsort(descending=True, stable=True)[:short]] += 1
+    take = torch.minimum(take, (sizes - keep).clamp_min(0))
+    held = torch.zeros(len(labels), dtype=torch.bool)
+    for j in range(num_classes):
+        members = order[labels[order] == j]
+        held[members[: int(take[j])]] = True
+    return held

@@ -1,0 +1,66 @@
+"""Exact MCR²: minus the rate reduction of the batch, or of the batch and past features together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from .._shared import setting
+from ..losses import MCR2Loss
+from ._objective import Objective, ObjectiveSettings, batch_capacity
+
+
+@dataclass(frozen=True)
+class MCR2Settings(ObjectiveSettings):
+    """Settings of exact MCR²."""
+
+    name: ClassVar[str] = "mcr2"
+    title: ClassVar[str] = "exact MCR²"
+
+    memory: int = setting(0, at_least=0)
+    """Rows of past features from which it takes its class statistics; 0 for the batch alone."""
+
+    def contradictions_with(self, batch_size: int) -> Iterator[str]:
+        """A batch replaces the oldest rows, so it must fit in."""
+        if 0 < self.memory < batch_size:
+            yield f"memory must hold a whole batch: 0, or at least batch_size {batch_size}, got {self.memory!r}"
+
+    def build(self, num_classes: int, dim: int, labels: Tensor, batch_size: int) -> Objective:
+        """With an empty memory."""
+        loss = MCR2Loss(
+            num_classes,
+            eps_sq=self.eps_sq,
+            memory=self.memory,
+            dim=dim,
+            normalize=False,
+            max_class_size=batch_capacity(labels, num_classes, batch_size + self.memory),
+            validate=False,
+        )
+        capacity = batch_capacity(labels, num_classes, batch_size)
+        return MCR2Objective(self, loss, num_classes=num_classes, capacity=capacity)
+
+
+class MCR2Objective(Objective):
+    """Has no head, and nothing to latch."""
+
+    module: MCR2Loss
+
+    def loss(self, z: Tensor, labels: Tensor) -> Tensor:
+        """−ΔR of the batch alone."""
+        return -self.rates(z, labels).delta
+
+    def look_ahead(self, labels: Tensor) -> Any:
+        """Which sample belongs to which class."""
+        return self.module.look_ahead(labels)
+
+    def surrogate(self, z: Tensor, labels: Tensor, ahead: Any = None, weights: Tensor | None = None) -> Tensor:
+        """The loss's gradient without its value. The batch goes into the memory."""
+        return self.module.surrogate(z, labels, ahead)
+
+    @property
+    def fault(self) -> Tensor:
+        """The loss's."""
+        return self.module.fault

@@ -1,0 +1,125 @@
+"""V-MCR²: the variational form of the paper, with a dictionary that the steps move and latching renews."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from torch import Tensor
+
+from .._shared import setting
+from ..functional import mismatch
+from ..losses import VMCR2Loss
+from ._objective import Objective, ObjectiveSettings, batch_capacity
+
+
+@dataclass(frozen=True)
+class VMCR2Settings(ObjectiveSettings):
+    """Settings of V-MCR²."""
+
+    name: ClassVar[str] = "vmcr2"
+    title: ClassVar[str] = "V-MCR²"
+
+    mu: float | None = setting(None, above=0, unsets="weight")
+    """The paper's μ; or"""
+    weight: float | None = setting(20.0, above=0, unsets="mu")
+    """μm/2, the weight of the class-normalised mismatch. One of the two is given; setting one unsets the other."""
+    batch_expansion: float = setting(0.1, at_least=0)
+    """β, the weight of the batch's exact rate. 0 is the paper's Eq. 7."""
+    nu_dictionary: float = setting(5.0, at_least=0)
+    """ν_Γ."""
+    nu_codes: float = setting(5.0, at_least=0, only_with={"codes": ("free",)})
+    """ν_A."""
+    debias: bool = False
+    """Leave the pairs of a sample with itself out of M."""
+    atoms_per_class: int = setting(20, at_least=1)
+    """q/k."""
+    codes: Literal["free", "flat"] = "free"
+    """"free": not negative, as in the paper. "flat": a fixed trace, evenly on the class's own atoms."""
+    codes_trace: float = setting(1.0, above=0, only_with={"codes": ("flat",)})
+    """That trace."""
+    cap_codes_step: bool = setting(True, only_with={"codes": ("free",)})
+    """Keep the codes' step small enough not to diverge."""
+    latch_every: int = setting(50, at_least=1)
+    """Latch on the whole training set after so many …"""
+    latch_unit: Literal["epochs", "steps"] = "epochs"
+    """… of these. It is always done once before the first step."""
+
+    def contradictions(self) -> Iterator[str]:
+        """μ and the weight are two names of one thing."""
+        if (self.mu is None) == (self.weight is None):
+            yield "V-MCR² takes mu or weight (weight = μm/2), one of them"
+
+    def build(self, num_classes: int, dim: int, labels: Tensor, batch_size: int) -> Objective:
+        """With a dictionary that is not latched yet."""
+        capacity = batch_capacity(labels, num_classes, batch_size)
+        loss = VMCR2Loss(
+            num_classes,
+            dim,
+            atoms_per_class=self.atoms_per_class,
+            eps_sq=self.eps_sq,
+            mu=self.mu,
+            weight=self.weight,
+            nu_dictionary=self.nu_dictionary,
+            nu_codes=self.nu_codes,
+            batch_expansion=self.batch_expansion,
+            scale=1.0,  # every objective has loss_scale, and what is logged is in nats
+            debias=self.debias,
+            codes=self.codes,
+            codes_trace=self.codes_trace,
+            cap_codes_step=self.cap_codes_step,
+            normalize=False,
+            max_class_size=capacity,
+            validate=False,
+        )
+        return VMCR2Objective(self, loss, num_classes=num_classes, capacity=capacity)
+
+
+class VMCR2Objective(Objective):
+    """Keeps Γ and A, which latching renews from the whole training set."""
+
+    settings: VMCR2Settings
+    module: VMCR2Loss
+
+    def loss(self, z: Tensor, labels: Tensor) -> Tensor:
+        """Minus the objective of Eq. 7, less β·R(z)."""
+        parts = self.module.terms(z, labels)
+        return -parts.objective - self.settings.batch_expansion * parts.expansion
+
+    def terms(self, z: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """With the parts of Eq. 7, and the codes' mean trace."""
+        parts, own = self.module.terms(z, labels), self.module
+        fixed: dict[str, Any] = {"max_class_size": self.capacity, "validate": False}
+        return super().terms(z, labels) | {
+            "variational_expansion": parts.variational_expansion,
+            "variational_compression": parts.variational_compression,
+            "mismatch": mismatch(z, labels, own.dictionary, own.codes, method="precise", **fixed),
+            "codes_trace": own.codes.sum(0).mean(),
+        }
+
+    def look_ahead(self, labels: Tensor) -> Any:
+        """R^v does not depend on the features."""
+        return self.module.look_ahead(labels)
+
+    def surrogate(self, z: Tensor, labels: Tensor, ahead: Any = None, weights: Tensor | None = None) -> Tensor:
+        """Algorithm 1's step on Γ and A, and the loss's gradient without its value."""
+        return self.module.surrogate(z, labels, ahead, with_expansion=self.settings.batch_expansion > 0)
+
+    def latch_due(self, steps: int, steps_per_epoch: int) -> bool:
+        """Every so many epochs or steps."""
+        every = self.settings.latch_every * (steps_per_epoch if self.settings.latch_unit == "epochs" else 1)
+        return steps % every == 0
+
+    def latch(self, features: Tensor, labels: Tensor) -> None:
+        """Algorithm 2."""
+        self.module.latch(features, labels)
+
+    @property
+    def fault(self) -> Tensor:
+        """The loss's."""
+        return self.module.fault
+
+    def shown(self) -> dict[str, Tensor]:
+        """How the classes use the dictionary."""
+        return {"codes": self.module.codes}

@@ -1,0 +1,90 @@
+"""Checkpoints: one safetensors file, replaced atomically, with everything that the next epoch depends on.
+
+The order of samples and the augmentation are functions of seed and epoch, so only dropout's generator has a state.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .._shared import UserError
+from ..training import Step
+from ._folder import read_tensors_with_metadata, write_tensors
+
+
+class Position(NamedTuple):
+    """Where a run stands: epochs and steps done, and seconds of training spent on them."""
+
+    epoch: int
+    step: int
+    seconds: float
+
+
+def save_checkpoint(path: Path, step: Step, position: Position) -> None:
+    """Write the state after a whole epoch."""
+    tensors = {f"model.{name}": value for name, value in step.network.state_dict().items()}
+    tensors |= {f"objective.{name}": value for name, value in step.objective.module.state_dict().items()}
+    if step.average is not None:
+        tensors |= {f"average.{name}": value for name, value in step.average.state_dict().items()}
+    for index, parameter in enumerate(_parameters(step.optimizer)):
+        for name, value in step.optimizer.state.get(parameter, {}).items():
+            if isinstance(value, Tensor):
+                tensors[f"optimizer.{index}.{name}"] = value
+    tensors["random.cpu"] = torch.get_rng_state()
+    if step.index.is_cuda:
+        tensors["random.cuda"] = torch.cuda.get_rng_state(step.index.device)
+    write_tensors(path, tensors, {"position": json.dumps(position._asdict())})
+
+
+def load_checkpoint(path: Path, step: Step) -> Position:
+    """Put the state back in place."""
+    tensors, metadata = read_tensors_with_metadata(path)
+    step.network.load_state_dict(_under("model.", tensors))
+    step.objective.module.load_state_dict(_under("objective.", tensors))
+    if step.average is not None:
+        if "average.steps" not in tensors:
+            raise UserError(f"{path} has no mean of the weights: it is of a run with average 0")
+        step.average.load_state_dict(_under("average.", tensors))
+    for index, parameter in enumerate(_parameters(step.optimizer)):
+        values = _under(f"optimizer.{index}.", tensors)
+        if values:
+            step.optimizer.state[parameter] = {name: _beside(parameter, value) for name, value in values.items()}
+    torch.set_rng_state(tensors["random.cpu"])
+    if step.index.is_cuda and "random.cuda" in tensors:
+        torch.cuda.set_rng_state(tensors["random.cuda"], step.index.device)
+    return _position(path, metadata)
+
+
+def read_position(path: Path) -> Position:
+    """Where the run stood when the checkpoint was written."""
+    return _position(path, read_tensors_with_metadata(path)[1])
+
+
+def _position(path: Path, metadata: dict[str, str]) -> Position:
+    try:
+        return Position(**json.loads(metadata["position"]))
+    except (KeyError, TypeError, json.JSONDecodeError) as error:
+        raise UserError(f"{path} is not a checkpoint of this version of vmcr2") from error
+
+
+def _beside(parameter: Tensor, value: Tensor) -> Tensor:
+    """A value of the optimiser as it would have made it: a momentum is laid out in memory as its parameter is.
+
+    A fused optimiser walks both in one order, and on a GPU the convolutions' weights are not in the usual one.
+    """
+    if value.shape != parameter.shape:  # a counter of steps
+        return value.to(parameter.device)
+    return torch.empty_like(parameter, dtype=value.dtype).copy_(value)
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

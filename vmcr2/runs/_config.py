@@ -1,0 +1,242 @@
+"""Everything that decides a run, in sections: data, model, objective, optim, run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .._shared import Known, Settings, UserError, described, did_you_mean, parse
+from ..data import DataSettings
+from ..models import ModelSettings
+from ..objectives import OBJECTIVES, ObjectiveSettings, VMCR2Settings
+from ..training import OptimSettings
+from ._retired import RETIRED
+from ._settings import RunSettings
+
+_SECTIONS: dict[str, type[Settings]] = {
+    "data": DataSettings,
+    "model": ModelSettings,
+    "optim": OptimSettings,
+    "run": RunSettings,
+}
+_ALSO_CALLED = {
+    **{"learning_rate": "lr", "rate": "lr", "wd": "weight_decay", "decay": "weight_decay", "batch": "batch_size"},
+    **{"beta": "batch_expansion", "eps": "eps_sq", "epsilon": "eps_sq", "epsilon_sq": "eps_sq", "ema": "average"},
+    **{"feature_dim": "dim", "d": "dim", "nu": "nu_dictionary", "scheduler": "schedule", "network": "model"},
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """One run.
+
+    In Python a setting is in its section: ``config.optim.lr``, ``config.model.dim``, ``config.objective.eps_sq``.
+    ``config.objective`` has the settings of the chosen objective and no others. Methods take and give flat names, as
+    ``config.json`` and ``--set`` do.
+
+    >>> config = Config().replace(lr=0.3, objective="ce")
+    >>> config.optim.lr, config.objective.name, config.flat()["lr"]
+    (0.3, 'ce', 0.3)
+    """
+
+    recipe: str = ""
+    """The recipe it came from; empty for one's own."""
+    data: DataSettings = field(default_factory=DataSettings)
+    model: ModelSettings = field(default_factory=ModelSettings)
+    objective: ObjectiveSettings = field(default_factory=VMCR2Settings)
+    optim: OptimSettings = field(default_factory=OptimSettings)
+    run: RunSettings = field(default_factory=RunSettings)
+
+    def __post_init__(self) -> None:
+        for problem in self.objective.contradictions_with(self.optim.batch_size):
+            raise UserError(problem)
+        if self.run.components > self.model.dim:
+            raise UserError(f"components must be at most dim {self.model.dim}, got {self.run.components!r}")
+
+    def flat(self) -> dict[str, Any]:
+        """Every setting of this run by its flat name."""
+        own = {"recipe": self.recipe, "objective": self.objective.name}
+        return own | {
+            name: value
+            for section in (self.data, self.model, self.objective, self.optim, self.run)
+            for name, value in section.flat().items()
+        }
+
+    def replace(self, **changes: Any) -> Config:
+        """The same with other values, by flat name. Another objective starts from its own defaults.
+
+        A name that does not exist, and a new value that cannot act in this run, are a :class:`UserError`.
+        """
+        config = self._with(changes)
+        before = self.flat()
+        config.check_acting(
+            name for name, value in config.flat().items() if name in changes and value != before.get(name)
+        )
+        return config
+
+    def _with(self, changes: Mapping[str, Any]) -> Config:
+        changes = dict(changes)
+        chosen = self.objective
+        if (named := changes.pop("objective", chosen.name)) != chosen.name:
+            chosen = _settings_of(named)()
+        known = _known(chosen)
+        for name in changes:
+            _check_name(name, known, chosen)
+        for name, value in list(changes.items()):
+            if value is not None and name in known and (other := known[name].rule.unsets):
+                changes.setdefault(other, None)
+        parts: dict[str, Any] = {"recipe": changes.pop("recipe", self.recipe)}
+        for name, section in {**{name: getattr(self, name) for name in _SECTIONS}, "objective": chosen}.items():
+            own = {one.attribute: changes[flat] for flat, one in section.known().items() if flat in changes}
+            parts[name] = dataclasses.replace(section, **own)
+        return Config(**parts)
+
+    def with_settings(self, settings: list[str]) -> Config:
+        """The same after ``key=value`` texts. What they set must act in this run."""
+        changes: dict[str, Any] = {}
+        for text in settings:
+            name, equals, value = text.partition("=")
+            if not equals:
+                raise UserError(f"--set takes key=value, got {text!r}")
+            changes[name] = _read(name, value, self.objective)
+        if self.recipe and changes.get("objective", self.objective.name) != self.objective.name:
+            raise UserError(f"the recipe {self.recipe} is for {self.objective.name}: choose another by --objective")
+        config = self._with(changes)
+        config.check_acting(changes)
+        return config
+
+    def check_acting(self, names: Iterable[str]) -> None:
+        """What somebody has set for this run must do something in it."""
+        for name in names:
+            if reason := _idle(name, self.flat(), _known(self.objective)):
+                raise UserError(f"{name} {reason}: leave it out")
+
+    def acting(self) -> dict[str, Any]:
+        """The settings that do something in this run, by flat name."""
+        flat, known = self.flat(), _known(self.objective)
+        return {name: value for name, value in flat.items() if not _idle(name, flat, known)}
+
+    def deciding(self, *, seed: bool = True) -> dict[str, Any]:
+        """What decides the result, by flat name: runs that are equal here learn the same.
+
+        Left out are what cannot act, the recipe's name, where and how fast the run is made, and how often it is
+        watched. Without ``seed`` it is the identity of runs to average over.
+        """
+        known = _known(self.objective)
+        return {
+            name: value
+            for name, value in self.acting().items()
+            if name != "recipe" and (name == "objective" or known[name].rule.decides) and (seed or name != "seed")
+        }
+
+    def to_json(self) -> str:
+        """As ``config.json`` has it: the settings that act."""
+        return json.dumps(self.acting(), indent=1, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_flat(cls, flat: Mapping[str, Any]) -> Config:
+        """Back from flat names, also of an earlier version.
+
+        Settings that could not act in the run are left out, and so are retired ones at their default.
+        """
+        objective = _settings_of(flat.get("objective", VMCR2Settings.name))()
+        known = _known(objective)
+        given: dict[str, Any] = {"objective": objective.name}
+        for name, value in flat.items():
+            if name in RETIRED:
+                default, version, owner = RETIRED[name]
+                if value != default and owner in (None, objective.name):
+                    raise UserError(
+                        f"it has {name}={value}, which vmcr2 {version} removed: use the version that its manifest.json "
+                        "names"
+                    )
+            elif name in known or name in ("recipe", "objective"):
+                given[name] = value
+            elif name not in ALL_SETTINGS:
+                raise UserError(f"it has {name}={value}, a setting that this vmcr2 does not know")
+        return cls()._with(given)
+
+    @classmethod
+    def from_json(cls, text: str) -> Config:
+        """Back from ``config.json``."""
+        try:
+            return cls.from_flat(json.loads(text))
+        except (TypeError, AttributeError, UserError, json.JSONDecodeError) as error:
+            raise UserError(f"config.json cannot be used: {error}") from error
+
+
+def deciding_settings(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """:meth:`Config.deciding` without the seed, from the flat settings of any version's ``config.json``.
+
+    Settings that this version cannot read are taken as they are.
+    """
+    try:
+        return Config.from_flat(flat).deciding(seed=False)
+    except UserError:
+        plain = {"recipe", "seed"} | {name for name, known in ALL_SETTINGS.items() if not known.rule.decides}
+        return {name: value for name, value in flat.items() if name not in plain}
+
+
+def _known(objective: ObjectiveSettings | type[ObjectiveSettings]) -> dict[str, Known]:
+    """The settings of a run with that objective, by flat name."""
+    found: dict[str, Known] = {}
+    for section in (*_SECTIONS.values(), objective):
+        found |= section.known()
+    return found
+
+
+ALL_SETTINGS: dict[str, Known] = {}
+"""Those of every objective, by flat name."""
+for _kind in OBJECTIVES.values():
+    ALL_SETTINGS |= _known(_kind)
+
+
+def _settings_of(objective: Any) -> type[ObjectiveSettings]:
+    if objective not in OBJECTIVES:
+        raise UserError(f"objective takes one of {', '.join(OBJECTIVES)}, got {objective!r}")
+    return OBJECTIVES[objective]
+
+
+def check_setting(name: str) -> None:
+    """A name that no objective has is a :class:`UserError` that offers the nearest, or says who removed it."""
+    if name in RETIRED:
+        raise UserError(f"the setting {name} was removed in vmcr2 {RETIRED[name].version} (docs/tuning-log.md)")
+    if name not in ALL_SETTINGS and name not in ("recipe", "objective"):
+        names = [*ALL_SETTINGS, "objective"]
+        raise UserError(f"there is no setting {name!r}{did_you_mean(name, names, also_called=_ALSO_CALLED)}")
+
+
+def _check_name(name: str, known: Mapping[str, Known], objective: ObjectiveSettings) -> None:
+    check_setting(name)
+    if name in ALL_SETTINGS and name not in known:
+        raise UserError(f"{name} {_elsewhere(name, objective.name)}: leave it out")
+
+
+def _elsewhere(name: str, objective: str) -> str:
+    owners = [kind for kind, settings in OBJECTIVES.items() if name in settings.known()]
+    return f"acts with {' or '.join(owners)} only, and the objective is {objective}"
+
+
+def _idle(name: str, flat: Mapping[str, Any], known: Mapping[str, Known]) -> str:
+    """Why a setting does nothing in a run; empty where it acts."""
+    if name in ALL_SETTINGS and name not in known:
+        return _elsewhere(name, flat["objective"])
+    for other, values in known[name].rule.only_with.items() if name in known else ():
+        if flat[other] not in values:
+            return f"acts with {other} {' or '.join(map(str, values))} only, and {other} is {flat[other]}"
+    return ""
+
+
+def _read(name: str, text: str, objective: ObjectiveSettings) -> Any:
+    """A value from its text."""
+    if name in ("recipe", "objective"):
+        return text.strip()
+    _check_name(name, _known(objective), objective)
+    kind = ALL_SETTINGS[name].kind
+    try:
+        return parse(kind, text.strip())
+    except ValueError:
+        raise UserError(f"{name} takes {described(kind)}, got {text!r}") from None

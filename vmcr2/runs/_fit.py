@@ -1,0 +1,59 @@
+"""From a configuration to a run folder."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+from .._shared import UserError
+from ..data import Source, open_data
+from ..training import choose_device, forked_random
+from ._config import Config
+from ._folder import RunFolder, default_folder
+from ._manifest import manifest
+from ._run import Listener, Run
+from ._trainer import Trainer
+
+
+def fit(
+    config: Config,
+    *,
+    out: Path | str | None = None,
+    resume: bool = False,
+    listener: Listener | None = None,
+    source: Source | None = None,
+    for_report: bool = True,
+) -> Run:
+    """Train by a configuration and evaluate; everything that came out lies in the run folder.
+
+    Args:
+        config: see :func:`recipe`.
+        out: the run folder, which must not exist yet; by default ``runs/RECIPE-SEED-TIME``.
+        resume: continue the run in ``out`` from its last checkpoint, over the data that it was started with, or start
+            it if it does not exist. A finished run is returned as it is.
+        listener: is told of every epoch.
+        source: the opened data, where many runs share them; by default ``config.data`` is opened.
+        for_report: write ``evaluation.safetensors``, which a report reads and nothing else.
+    """
+    if not isinstance(config, Config):
+        raise TypeError(f"fit takes a Config, got {config!r}: vmcr2.recipe('digits') makes one from a recipe's name")
+    device = choose_device(config.run.device)
+    folder = RunFolder(Path(out)) if out is not None else None
+    if resume and folder is not None and folder.config.exists():
+        if folder.read_config().acting() != config.acting():
+            raise UserError(f"{folder.path} was started with other settings: --resume takes the run's own")
+    elif folder is not None:
+        folder.check_free(resume=resume)
+    source = source or open_data(config.data.name, config.data.path)
+    with forked_random(device):
+        trainer = Trainer(config, source, device)
+        folder = folder or RunFolder(default_folder(config))
+        with folder.held():
+            if not (resume and folder.config.exists()):
+                folder.create(config, manifest(config, device, source), resume=resume)
+            elif folder.finished:
+                return trainer.restore(folder, listener.note if listener is not None else warnings.warn)
+            elif other := trainer.other_data(folder):
+                raise UserError(f"{other}: put back those that it was started with, or start a new run with --out")
+            folder.remove_halves()
+            return trainer.run(folder, listener, for_report)

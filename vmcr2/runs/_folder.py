@@ -1,0 +1,234 @@
+"""The run folder: what is written where, and never over something that is there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from .._shared import LOCK, UserError, atomic, lock
+from .._version import __version__
+from ._config import Config
+
+FORMAT = 1
+_HALF = ".*.[0-9]*.tmp"  # NAME, and the process that wrote it
+_PATIENCE = 5.0  # seconds: the workers of a killed sweep have ended by then
+
+
+class RunFolder:
+    """The files of one run, each written whole or not at all."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.json"
+        self.manifest = path / "manifest.json"
+        self.metrics = path / "metrics.jsonl"
+        self.summary = path / "summary.json"
+        self.model = path / "model.safetensors"
+        self.objective = path / "objective.safetensors"
+        self.subspaces = path / "subspaces.safetensors"
+        self.evaluation = path / "evaluation.safetensors"
+        self.checkpoint = path / "checkpoint" / "last.safetensors"
+
+    @property
+    def finished(self) -> bool:
+        """The summary is written last."""
+        return self.summary.exists()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """One process works in a run folder at a time: two would mix their checkpoints and metrics."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
+        with lock(self.path, patience=_PATIENCE):
+            yield
+
+    def check_free(self, *, resume: bool = False) -> None:
+        """A folder with anything in it is left alone: a :class:`UserError`."""
+        if not self._free(resume):
+            raise self._taken()
+
+    def create(self, config: Config, manifest: dict[str, Any], *, resume: bool = False) -> None:
+        """Write down what will run, in a folder that is held.
+
+        ``config.json`` is written last: with it a folder is a run. To ``resume``, one that a kill has left without it,
+        and that holds nothing else, is started again.
+        """
+        self.check_free(resume=resume)
+        try:
+            self.checkpoint.parent.mkdir(exist_ok=resume)
+            self.remove_halves()
+            write_text(self.manifest, json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
+            self.metrics.touch()
+            write_text(self.config, config.to_json())
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
+
+    def clear(self) -> None:
+        """Remove all of it but the lock."""
+        for part in self.path.iterdir():
+            if part.is_dir():
+                shutil.rmtree(part)
+            elif part.name != LOCK:
+                part.unlink()
+
+    def _free(self, resume: bool) -> bool:
+        """Whether there is nothing, an empty folder, or, to resume, one that a kill left before it was a run."""
+        if not self.path.exists():
+            return True
+        ours = {self.checkpoint.parent, self.manifest, self.metrics} if resume else set()
+        return self.path.is_dir() and all(
+            part in ours or part == self.path / LOCK or (resume and part.match(_HALF)) for part in self.path.rglob("*")
+        )
+
+    def _taken(self) -> UserError:
+        on = ", or --resume to go on with it" if self.config.exists() or self._free(resume=True) else ""
+        return UserError(f"{self.path} is already there: choose another --out{on}")
+
+    def read_manifest(self) -> dict[str, Any]:
+        """Versions, hardware, data and the recipe's values."""
+        manifest: dict[str, Any] = json.loads(self.manifest.read_text())
+        return manifest
+
+    def read_config(self) -> Config:
+        """The configuration of an existing run."""
+        if not self.config.exists():
+            raise self.no_run()
+        self.check_version()
+        try:
+            text = self.config.read_text()
+            json.loads(text)
+        except ValueError as error:  # not UTF-8, or not JSON
+            raise UserError(f"{self.config} is damaged: {self.path} cannot be used") from error
+        try:
+            return Config.from_json(text)
+        except UserError as error:
+            raise UserError(f"{self.path}: {error}") from error
+
+    def no_run(self) -> UserError:
+        """Says what the folder is instead, where that is known."""
+        if (self.path / "runs").is_dir():
+            return UserError(f"{self.path} is a folder of runs: name one of {self.path}/runs/*")
+        return UserError(f"{self.path} is not a run folder: it has no config.json")
+
+    def check_version(self) -> None:
+        """A folder of another format is refused before anything is touched."""
+        try:
+            found = self.read_manifest()["format"]
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{self.manifest} is missing or damaged: {self.path} cannot be used") from error
+        if found != FORMAT:
+            raise UserError(
+                f"{self.path} is of run-folder format {found}, this vmcr2 ({__version__}) reads format {FORMAT}: "
+                "use the version named in its manifest.json"
+            )
+
+    @property
+    def data_checksum(self) -> str | None:
+        """Of the training data that the run was started with; None in a folder that does not say."""
+        checksum: str | None = (self.read_manifest().get("data") or {}).get("train_checksum")
+        return checksum
+
+    def remove_halves(self) -> None:
+        """Files that a killed process had begun to write: nothing reads them, and they are as large as a checkpoint."""
+        for half in self.path.rglob(_HALF):
+            half.unlink(missing_ok=True)
+
+    def append(self, record: dict[str, Any]) -> None:
+        """One line of metrics."""
+        with self.metrics.open("a") as lines:
+            lines.write(json.dumps(record) + "\n")
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """All whole lines of metrics; a line cut off by a kill is passed over."""
+        records = []
+        for line in self.metrics.read_text().splitlines() if self.metrics.exists() else []:
+            try:
+                records.append(json.loads(line))
+            except json.JSONDecodeError:
+                continue
+        return records
+
+    def keep_metrics(self, last_epoch: int) -> None:
+        """Drop the lines of epochs that will be run again."""
+        kept = [record for record in self.read_metrics() if record["epoch"] <= last_epoch]
+        write_text(self.metrics, "".join(json.dumps(record) + "\n" for record in kept))
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        """The last thing a run writes."""
+        write_text(self.summary, json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
+
+    def read_summary(self) -> dict[str, Any]:
+        """The figures of a finished run."""
+        if not self.finished:
+            raise UserError(f"{self.path} has no summary.json: the run did not finish (--resume goes on with it)")
+        try:
+            summary: dict[str, Any] = json.loads(self.summary.read_text())
+        except ValueError as error:
+            raise UserError(f"{self.summary} is damaged: remove it, and --resume writes it anew") from error
+        return summary
+
+
+def default_folder(config: Config) -> Path:
+    """``runs/RECIPE-SEED-TIME``, created here; with -2, -3 … where another run of the same second has the name."""
+    name = f"{config.recipe or f'{config.data.name}-{config.objective.name}'}-seed{config.run.seed}"
+    first = path = Path("runs") / f"{name}-{datetime.now().strftime('%Y%m%d-%H%M%S')}"
+    number = 1
+    try:
+        path.parent.mkdir(exist_ok=True)
+        while not _made(path):
+            number += 1
+            path = first.with_name(f"{first.name}-{number}")
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    return path
+
+
+def _made(path: Path) -> bool:
+    """Whether the folder is new, and so nobody else's."""
+    try:
+        path.mkdir()
+    except FileExistsError:
+        return False
+    return True
+
+
+def _unwritable(path: Path, error: OSError) -> UserError:
+    return UserError(f"cannot write to {path}: {error.strerror or error}")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Atomically."""
+    with atomic(path) as temporary:
+        temporary.write_text(text)
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Atomically, as safetensors."""
+    whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    with atomic(path) as temporary:
+        save_file(whole, temporary, metadata)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Back from safetensors; a missing or damaged file is a :class:`UserError`."""
+    return read_tensors_with_metadata(path)[0]
+
+
+def read_tensors_with_metadata(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Through one handle, so that both are of one file, also where another process replaces it meanwhile."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except Exception as error:
+        raise UserError(f"{path} is missing or damaged: {error}") from error

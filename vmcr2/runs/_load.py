@@ -1,0 +1,69 @@
+"""A finished run from its folder: to go on working with, without its training data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from .._shared import UserError
+from ..data import describe
+from ..training import Numerics, choose_device, forked_random
+from ._config import Config
+from ._folder import RunFolder, read_tensors
+from ._measure import classifier_of
+from ._run import Run
+
+
+def load_run(path: Path | str, *, device: str = "auto") -> Run:
+    """A finished run from its folder alone: network, classifier, objective and figures.
+
+    >>> import tempfile
+    >>> import vmcr2
+    >>> from vmcr2.data import open_data
+    >>> test = open_data("digits").test()
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = vmcr2.fit(vmcr2.recipe("digits", epochs=3), out=f"{folder}/mine")
+    ...     run = vmcr2.load_run(f"{folder}/mine")
+    >>> predicted = run.predict(test.images)
+    >>> (predicted.cpu() == test.labels).double().mean().item() == run.summary["test_accuracy"]
+    True
+    """
+    folder = RunFolder(Path(path))
+    config = folder.read_config()
+    chosen = choose_device(device)
+    subspaces = read_subspaces(folder)
+    classes = len(subspaces["bases"])  # of its own data, which may be fewer than published
+    numerics = Numerics.choose(chosen, config.run.precision)
+    channels, size = describe(config.data.name).image_shape[0], config.data.image_size
+    with forked_random(chosen):  # weights are drawn, and then replaced
+        network = numerics.place(config.model.build((channels, size, size)))
+        objective = config.objective.build(classes, config.model.dim, torch.arange(classes), config.optim.batch_size)
+    return restored(folder, config, network, objective.module.to(chosen), subspaces)
+
+
+def read_subspaces(folder: RunFolder) -> dict[str, Tensor]:
+    """Of a run that has finished and kept its weights: ``bases`` and ``energies``."""
+    folder.read_summary()  # says so where the run did not finish
+    if not folder.model.exists():
+        raise UserError(f"{folder.model} is missing: a sweep keeps its runs' weights with --keep-weights")
+    return read_tensors(folder.subspaces)
+
+
+def restored(
+    folder: RunFolder, config: Config, network: nn.Module, objective: nn.Module, subspaces: dict[str, Tensor]
+) -> Run:
+    """The run of a folder, its weights put into this network and objective."""
+    try:
+        network.load_state_dict(read_tensors(folder.model))
+        if folder.objective.exists():
+            objective.load_state_dict(read_tensors(folder.objective))
+    except RuntimeError as error:
+        raise UserError(f"the weights in {folder.path} do not fit its config.json: {error}") from error
+    bases, energies = subspaces["bases"], subspaces["energies"]
+    classifier = classifier_of(config, len(bases))
+    none = torch.zeros(0)  # the moments it was fitted from are not kept
+    classifier.load_state_dict({"subspace_bases": bases, "subspace_energies": energies, "scatter": none, "sizes": none})
+    device = next(network.parameters()).device
+    return Run(folder.path, config, folder.read_summary(), network.eval(), classifier.to(device), objective)

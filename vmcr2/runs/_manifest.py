@@ -1,0 +1,56 @@
+"""The manifest of a run: versions, hardware, commit, data and the recipe's values, for who wants to run it again."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .._version import __version__
+from ..data import Source
+from ._config import Config
+from ._folder import FORMAT
+from ._recipes import RECIPES
+
+
+def manifest(config: Config, device: torch.device, source: Source) -> dict[str, Any]:
+    """What ``manifest.json`` holds."""
+    return {
+        "format": FORMAT,
+        "vmcr2": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or "cpu",
+        "machine": platform.platform(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "git_commit": git_commit(),
+        "command": " ".join(sys.argv),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seed": config.run.seed,
+        # as it is now: a later version may change it, and this run is compared with what it was
+        "recipe": RECIPES[config.recipe]().config.acting() if config.recipe in RECIPES else None,
+        "data": {
+            "name": source.name,
+            "train_checksum": source.train_checksum,  # of what is trained on: the test images are not read for it
+            "path": str(source.path) if source.path else None,
+        },
+    }
+
+
+def git_commit() -> str | None:
+    """Of the checkout that this code runs from; None for an installed package."""
+    here = Path(__file__).resolve().parent
+    try:
+        found = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, timeout=5, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.strip()

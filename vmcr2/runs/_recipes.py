@@ -1,0 +1,203 @@
+"""One recipe per row of the paper's tables read literally, and beside each the one to use.
+
+Names are DATA[-dD][-preact]-OBJECTIVE[-paper]. Every value carries its origin: a section of the paper, or "ours".
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from .._shared import UserError, did_you_mean
+from ..objectives import OBJECTIVES
+from ._config import ALL_SETTINGS, Config
+from ._origins import Given, Values, ours, paper
+from ._tuned_recipes import digits, tuned
+
+
+class Recipe(NamedTuple):
+    """A named configuration with the origin of every value that it sets."""
+
+    config: Config
+    origins: dict[str, str]
+    title: str
+
+
+def _setup(data: str, dim: int, variant: str) -> Values:
+    """What all objectives of a data set share: network, data, batch size."""
+    small = data in ("mnist", "cifar10")
+    values: Values = {
+        "data": paper(data, "§4"),
+        "dim": paper(dim, "§4.1" if dim in (128, 500) else "Figure 1"),
+        "eps_sq": paper(0.5, "§4.1"),
+        "batch_size": paper(1000 if small else 2000, "§4.1"),
+        "epochs": paper(2000, "§5, Table 2"),
+        "atoms_per_class": paper(20 if small else 10, "§4.1"),
+        "latch_every": paper(50, "§4.1"),
+        "latch_unit": paper("epochs", "§4.1"),
+        "nu_dictionary": paper(5.0, "§4.1"),
+        "nu_codes": paper(5.0, "§4.1"),
+        "image_size": paper(32, "appendix, architectures and transformations"),
+        "model": paper("mnist-cnn" if data == "mnist" else "resnet18", "appendix, architecture 1 or 2"),
+        "optimizer": paper("sgd", "§4.1"),
+        "codes": paper("free", "Algorithm 1, line 9"),
+        "components": paper(0, "§4.2: ⌊d/k⌋"),
+        "mean": paper((), "appendix, transformations: ToTensor() alone"),
+        "std": paper((), "appendix, transformations: ToTensor() alone"),
+        "flip": paper(True, "appendix, transformations"),
+        "momentum": ours(0.9),
+        "weight_decay": ours(5e-4),
+    }
+    if data == "tiny-imagenet":
+        values["augmentation"] = paper("flip", "appendix, transformations for Tiny ImageNet")
+    else:
+        values["augmentation"] = paper("crop", "appendix, transformations: RandomCrop(32, padding=8), flip")
+        values["crop_padding"] = paper(8, "appendix, transformations")
+    if variant == "preact":
+        values |= _preact(data)
+    return values
+
+
+def _preact(data: str) -> Values:
+    """Table 3: the recipe of Yun et al. (2020), which the appendix adopts."""
+    cited = "the work cited by appendix «Additional Experiments»"
+    values: Values = {
+        "model": paper("preact18", "appendix, «Additional Experiments»"),
+        "momentum": paper(0.9, "appendix, «Additional Experiments»"),
+        "weight_decay": paper(1e-4, "appendix, «Additional Experiments»"),
+        "schedule": paper("step", "appendix: ÷10 after 1/2 and 3/4"),
+        "milestones": paper((0.5, 0.75), "appendix, «Additional Experiments»"),
+        "flip": paper(True, cited),
+    }
+    if data == "tiny-imagenet":
+        values["augmentation"] = paper("resized-crop", cited)
+        values["mean"] = paper((0.485, 0.456, 0.406), cited)
+        values["std"] = paper((0.229, 0.224, 0.225), cited)
+    else:
+        values["crop_padding"] = paper(4, cited)
+        values["mean"] = paper((0.4914, 0.4822, 0.4465), cited)
+        values["std"] = paper((0.2023, 0.1994, 0.2010), cited)
+    return values
+
+
+def _literal(objective: str, variant: str) -> Values:
+    """What the paper says of an objective."""
+    where = "§4.1"
+    rate = {"vmcr2": 1e-3, "mcr2": 1e-3, "ce": 1e-2}[objective]
+    values: Values = {"lr": paper(rate, "footnote of §5.3" if objective == "ce" else where)}
+    if objective == "vmcr2":
+        values["mu"] = paper(1.0, where)
+        values["batch_expansion"] = paper(0.0, "Eq. 7")
+        values["debias"] = paper(False, "Eq. 7")
+        values["cap_codes_step"] = paper(False, "Algorithm 1, line 8")
+    if variant == "preact":
+        values["lr"] = paper(1e-1, "appendix, «Additional Experiments»")
+        if objective == "vmcr2":
+            values["mu"] = paper(1e-1, "appendix, «Additional Experiments»")
+    return values
+
+
+def _build(name: str, objective: str, values: Values, title: str) -> Recipe:
+    """What the rows of a table share may belong to other objectives: only what acts is taken."""
+    base = Config().replace(objective=objective)
+    own = {key: given for key, given in values.items() if key in base.flat()}
+    config = base._with({"recipe": name} | {key: given.value for key, given in own.items()})
+    acting = config.acting()
+    return Recipe(config, {key: given.origin for key, given in own.items() if key in acting}, title)
+
+
+class _Row(NamedTuple):
+    data: str
+    dim: int
+    variant: str
+    objectives: tuple[str, ...]
+    title: str
+
+    @property
+    def name(self) -> str:
+        plain = {"mnist": 128, "cifar10": 128, "cifar100": 500, "tiny-imagenet": 500}[self.data]
+        return "-".join(filter(None, [self.data, "" if self.dim == plain else f"d{self.dim}", self.variant]))
+
+
+_ALL = tuple(OBJECTIVES)
+_ROWS = [
+    _Row("mnist", 128, "", _ALL, "MNIST, Table 2"),
+    _Row("cifar10", 128, "", _ALL, "CIFAR-10, Table 2"),
+    _Row("cifar100", 500, "", _ALL, "CIFAR-100, Table 2"),
+    _Row("cifar100", 100, "", ("vmcr2", "mcr2"), "CIFAR-100 with d = 100, Figure 1"),
+    _Row("tiny-imagenet", 500, "", _ALL, "Tiny ImageNet, Table 2"),
+    _Row("tiny-imagenet", 200, "", ("vmcr2", "mcr2"), "Tiny ImageNet with d = 200, Figure 1"),
+    _Row("cifar100", 500, "preact", ("vmcr2", "ce"), "CIFAR-100, PreAct ResNet-18, Table 3"),
+    _Row("tiny-imagenet", 500, "preact", ("vmcr2", "ce"), "Tiny ImageNet, PreAct ResNet-18, Table 3"),
+]
+
+
+def _paper_row(row: _Row, objective: str, literal: bool) -> Recipe:
+    name = f"{row.name}-{objective}" + ("-paper" if literal else "")
+    values = _setup(row.data, row.dim, row.variant) | {"objective": Given(objective, "the row of the table")}
+    values |= _literal(objective, row.variant)
+    if row.data == "tiny-imagenet" and objective == "mcr2":
+        values["epochs"] = paper({500: 200, 200: 500}[row.dim], "Figure 1: stopped there for its cost")
+    if not literal:
+        chosen = tuned(objective, row.data, row.dim, row.variant)
+        if "weight" in chosen:
+            values.pop("mu", None)
+        values |= chosen
+    return _build(name, objective, values, row.title + (", as the paper says" if literal else ", to use"))
+
+
+def _digits_row(objective: str) -> Recipe:
+    values = digits(objective) | {"objective": ours(objective)}
+    return _build(f"digits-{objective}", objective, values, "scikit-learn's digits: the default of `make train`")
+
+
+def _table() -> dict[str, Callable[[], Recipe]]:
+    table = {f"digits-{objective}": partial(_digits_row, objective) for objective in OBJECTIVES}
+    for row in _ROWS:
+        for objective, literal in itertools.product(row.objectives, (False, True)):
+            name = f"{row.name}-{objective}" + ("-paper" if literal else "")
+            table[name] = partial(_paper_row, row, objective, literal)
+    return dict(table)
+
+
+def default_origin(name: str) -> str:
+    """Where a value comes from that no recipe sets."""
+    plain = name in ("holdout", "seed", "precision") or (name in ALL_SETTINGS and not ALL_SETTINGS[name].rule.decides)
+    return "the trainer's default" if plain else "not given in the paper, ours: the default"
+
+
+RECIPES = _table()
+FAMILIES = ("digits", *(row.name for row in _ROWS))
+"""Names without an objective: they take one, V-MCR² by default."""
+
+
+def find_recipe(name: str, objective: str | None = None) -> Recipe:
+    """The recipe of a full name, or of DATA alone with an objective. A contradiction is the user's mistake."""
+    if name in FAMILIES:
+        full = f"{name}-{objective or 'vmcr2'}"
+        if full not in RECIPES:
+            offered = [o for o in OBJECTIVES if f"{name}-{o}" in RECIPES]
+            raise UserError(f"{name} was not run with {objective}: choose {' or '.join(offered)}")
+        return RECIPES[full]()
+    if name not in RECIPES:
+        raise UserError(
+            f"there is no recipe {name!r}{did_you_mean(name, [*RECIPES, *FAMILIES])} (`vmcr2 recipes` lists all)"
+        )
+    found = RECIPES[name]()
+    if objective is not None and objective != found.config.objective.name:
+        raise UserError(
+            f"the recipe {name} is for {found.config.objective.name}, but --objective says {objective}: drop one"
+        )
+    return found
+
+
+def recipe(name: str, **overrides: Any) -> Config:
+    """The configuration of a recipe, with other values where they are given.
+
+    >>> recipe("digits", epochs=5).optim.epochs
+    5
+    """
+    objective = overrides.pop("objective", None)
+    return find_recipe(name, objective).config.replace(**overrides)

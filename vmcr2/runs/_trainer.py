@@ -1,0 +1,212 @@
+"""A configuration with its data, network and objective: trains into a run folder, and measures."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .._shared import UserError
+from ..data import Pictures, Source, Split, hold_out
+from ..functional import rate_reduction
+from ..training import (
+    Engine,
+    Loop,
+    Numerics,
+    Step,
+    TrainingError,
+    batch_figures,
+    embed,
+    epoch_order,
+)
+from ._checkpoint import Position, load_checkpoint, save_checkpoint
+from ._config import Config
+from ._folder import RunFolder, write_tensors
+from ._load import read_subspaces, restored
+from ._measure import TrainingSide, accuracy, classifier_of, evaluate_training, evaluate_unseen
+from ._report_tensors import evaluation_tensors
+from ._run import Listener, Run
+
+_LINES = 100
+
+
+class Trainer:
+    """Data, network, objective and the step over them; nothing is written before :meth:`run`."""
+
+    def __init__(self, config: Config, source: Source, device: torch.device) -> None:
+        self.config, self.source = config, source
+        self.num_classes = source.num_classes
+        self.numerics = Numerics.choose(device, config.run.precision)
+        self.train_split = source.train()
+        self.held: Split | None = None
+        if config.data.holdout:
+            self.train_split, self.held = hold_out(self.train_split, config.data.holdout, self.num_classes)
+        torch.manual_seed(config.run.seed)
+        size = config.data.image_size
+        self.network = self.numerics.place(config.model.build((source.image_shape[0], size, size)))
+        total = len(self.train_split.labels)
+        self.batch_size = min(config.optim.batch_size, total)
+        labels = self.train_split.labels
+        self.objective = config.objective.build(self.num_classes, config.model.dim, labels, self.batch_size)
+        self.objective.module.to(device)
+        if self.batch_size == 1 and any(isinstance(part, nn.BatchNorm1d) for part in self.network.modules()):
+            raise UserError("a batch of 1 cannot be normalised by BatchNorm: batch_size must be at least 2")
+        self.step = Step(
+            self.network,
+            self.objective,
+            self._pictures(self.train_split),
+            config.optim,
+            batch_size=self.batch_size,
+            dim=config.model.dim,
+            seed=config.run.seed,
+            numerics=self.numerics,
+        )
+        self._try_out()
+
+    def _pictures(self, split: Split) -> Pictures:
+        return Pictures(split, self.config.data, seed=self.config.run.seed, device=self.numerics.device)
+
+    def _try_out(self) -> None:
+        """Settings that cannot work are the user's mistake before anything is written."""
+        try:
+            with torch.no_grad():
+                self.step.samples.training_batch(self.step.index[:2], self.step.draw)
+                self.step.samples.plain_batch(self.step.index[:2])
+        except (ValueError, RuntimeError) as error:
+            raise UserError(f"these settings do not fit the images of {self.source.name}: {error}") from error
+
+    def loop(self, images: int, say: Callable[[str], None]) -> Loop:
+        """The epochs of a run that will see so many images; ``say`` is told where the fast way is not possible."""
+        model, run = self.config.model, self.config.run
+        on_gpu = self.numerics.device.type == "cuda"
+        compiled = on_gpu and model.compile_pays(images) if run.compile == "auto" else run.compile == "yes"
+        engine = Engine(self.step, capture=run.engine, compiled=compiled, search=model.search_pays(images), say=say)
+        total = len(self.train_split.labels)
+        return Loop(self.step, engine, lambda epoch: epoch_order(total, run.seed, epoch))
+
+    def run(self, folder: RunFolder, listener: Listener | None, for_report: bool = True) -> Run:
+        """Train from the last checkpoint, or from the start, in a folder that is held."""
+        epochs = self.config.optim.epochs
+        position = Position(0, 0, 0.0)
+        if folder.checkpoint.exists():
+            position = load_checkpoint(folder.checkpoint, self.step)
+        folder.keep_metrics(position.epoch)
+        if listener is not None:
+            listener.started(self.config, folder.path, position.epoch)
+        images = (epochs - position.epoch) * (len(self.train_split.labels) // self.batch_size) * self.batch_size
+        loop = self.loop(images, listener.note if listener is not None else warnings.warn)
+        loop.seconds = position.seconds
+        saved = time.monotonic()
+
+        def stands_at(epoch: int) -> Position:
+            return Position(epoch + 1, (epoch + 1) * loop.steps_per_epoch, loop.seconds)
+
+        def trained(epoch: int, spent: float) -> None:
+            if record := self.record(stands_at(epoch), spent, loop):
+                folder.append(record)
+                if listener is not None:
+                    listener.epoch(record)
+
+        def ended(epoch: int) -> bool:
+            nonlocal saved
+            if time.monotonic() - saved >= self.config.run.checkpoint_seconds or epoch + 1 == epochs:
+                save_checkpoint(folder.checkpoint, self.step, stands_at(epoch))
+                saved = time.monotonic()
+            return False
+
+        try:
+            loop.run(position.epoch, trained=trained, ended=ended)
+        except TrainingError as error:
+            raise TrainingError(f"{error}; the checkpoint, where there is one, is of an epoch before it") from error
+        return self.finish(folder, loop.seconds, for_report)
+
+    def record(self, position: Position, spent: float, loop: Loop) -> dict[str, Any]:
+        """A line of metrics, where one is due: every ``log_every``-th epoch, the first and the last."""
+        run, epochs = self.config.run, self.config.optim.epochs
+        every = run.eval_every or (math.ceil(epochs / 10) if self.held is not None else 0)
+        measured = every and position.epoch % every == 0 and position.epoch < epochs
+        line_due = position.epoch % (run.log_every or math.ceil(epochs / _LINES)) == 0
+        if not (measured or line_due or position.epoch in (1, epochs)):
+            return {}
+        record: dict[str, Any] = {
+            "epoch": position.epoch,
+            "step": position.step,
+            "seconds": position.seconds,
+            "images_per_second": loop.steps_per_epoch * self.batch_size / max(spent, 1e-9),
+            "lr": self.step.rate.item(),
+        }
+        record |= batch_figures(self.step)
+        if measured:
+            with self.step.measured():
+                record |= self._progress()
+        return record
+
+    def _progress(self) -> dict[str, float]:
+        """The two figures that are watched on the way; the whole evaluation comes at the end."""
+        labels, eps_sq = self.step.samples.labels, self.config.objective.eps_sq
+        features = self.step.embed()
+        full = rate_reduction(features.double(), labels, self.num_classes, eps_sq=eps_sq)
+        figures = {"train_delta_r": full.delta.item()}
+        if self.held is not None:
+            classifier = classifier_of(self.config, self.num_classes).fit(features, labels)
+            held = self._embed(self.held)
+            figures["holdout_accuracy"] = accuracy(classifier.predict(held).cpu(), self.held.labels)
+        return figures
+
+    def _embed(self, split: Split) -> Tensor:
+        return embed(self.network, self._pictures(split), self.numerics)
+
+    def measure(self) -> TrainingSide:
+        """The whole training set, un-augmented."""
+        return evaluate_training(self.config, self.step.embed(), self.step.samples.labels, self.num_classes)
+
+    def measure_unseen(self, side: TrainingSide, unseen: Split, name: str) -> tuple[Tensor, dict[str, Any]]:
+        """Features of images that were not trained on, and the accuracies on them."""
+        features = self._embed(unseen)
+        labels = unseen.labels.to(self.numerics.device)
+        return features, evaluate_unseen(side, features, labels, self.num_classes, self.objective, name)
+
+    def finish(self, folder: RunFolder, seconds: float, for_report: bool) -> Run:
+        """Evaluate, write what came out, the summary last."""
+        self.step.settle()
+        side = self.measure()
+        name, unseen = ("test", self.source.test()) if self.held is None else ("holdout", self.held)
+        features, summary = self.measure_unseen(side, unseen, name)
+        summary |= side.figures
+        summary |= {
+            "epochs": self.config.optim.epochs,
+            "seconds": seconds,
+            "train_images": len(self.train_split.labels),
+            f"{name}_images": len(unseen.labels),
+            "parameters": sum(parameter.numel() for parameter in self.network.parameters()),
+        }
+        write_tensors(folder.model, dict(self.network.state_dict()))
+        if learned := self.objective.module.state_dict():
+            write_tensors(folder.objective, learned)
+        write_tensors(folder.subspaces, {"bases": side.classifier.bases, "energies": side.classifier.energies})
+        if for_report:
+            tensors = evaluation_tensors(
+                side, self.train_split, unseen, features, self.num_classes, self.objective.shown()
+            )
+            write_tensors(folder.evaluation, tensors, {"class_names": json.dumps(self.source.class_names)})
+        folder.write_summary(summary)
+        return Run(folder.path, self.config, summary, self.network.eval(), side.classifier, self.objective.module)
+
+    def other_data(self, folder: RunFolder) -> str:
+        """That a run was started with other training images than are read now, in a clause; or nothing."""
+        if folder.data_checksum in (None, self.source.train_checksum):
+            return ""
+        where = self.source.path or self.source.name
+        return f"{folder.path} was started with other training data than {where} holds now"
+
+    def restore(self, folder: RunFolder, note: Callable[[str], None] = warnings.warn) -> Run:
+        """A finished run from its folder."""
+        if other := self.other_data(folder):
+            note(f"{other}: figures of these data are not those of its summary.json")
+        return restored(folder, self.config, self.network, self.objective.module, read_subspaces(folder))

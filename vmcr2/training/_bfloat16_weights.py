@@ -1,0 +1,45 @@
+"""bfloat16 copies of a network's weights: refreshed by one kernel a step, their gradients brought back by another.
+
+Autocast casts every weight at every step, and every gradient back: some sixty kernels and a tenth of a small network's
+step. The numbers are the same: what is copied is the cast, and master weights and gradients are float32.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+
+class BFloat16Weights:
+    """Copies of the weights and biases of convolutions and linear layers; BatchNorm stays in float32."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self.network = network
+        layers = {name: module for name, module in network.named_modules() if isinstance(module, nn.Conv2d | nn.Linear)}
+        self.masters = {
+            f"{name}.{own}" if name else own: parameter
+            for name, layer in layers.items()
+            for own, parameter in layer.named_parameters(recurse=False)
+        }
+        self.copies = {
+            name: parameter.detach().to(torch.bfloat16).requires_grad_() for name, parameter in self.masters.items()
+        }
+        self.gradients = {name: torch.zeros_like(parameter) for name, parameter in self.masters.items()}
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The network's output with fresh copies for weights."""
+        with torch.no_grad():
+            torch._foreach_copy_([copy.detach() for copy in self.copies.values()], list(self.masters.values()))
+        return cast(Tensor, functional_call(self.network, self.copies, (x,)))
+
+    @torch.no_grad()
+    def bring_back(self) -> None:
+        """Gradients of the copies to the masters, in float32."""
+        found = {name: copy.grad for name, copy in self.copies.items() if copy.grad is not None}
+        torch._foreach_copy_([self.gradients[name] for name in found], list(found.values()))
+        for name in found:
+            self.masters[name].grad = self.gradients[name]
+            self.copies[name].grad = None

@@ -1,0 +1,107 @@
+"""How a step is run: step by step on a CPU, on a GPU as one CUDA graph that is replayed.
+
+A graph holds every kernel of a step, augmentation to optimiser, with the addresses of its buffers: a replay costs the
+host next to nothing, and branches of the step run side by side. The first steps of a run are made one by one, since
+libraries choose their kernels then; the next is captured. So a captured run makes exactly the steps of an eager one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+
+from .._shared import UserError
+from ._step import Step
+
+Capture = Literal["auto", "eager", "captured"]
+
+WARM_UP = 3
+"""Steps before the capture."""
+
+
+class Engine:
+    """Runs a step again and again: ``engine()`` is ``step()``, as fast as the device allows.
+
+    Args:
+        step: what to run. Its buffers are read at every call.
+        capture: "captured" replays the step as one CUDA graph; "auto" does so on a GPU, if it can.
+        compiled: whether torch.compile is used on the network.
+        search: whether cuDNN tries its algorithms in the first steps.
+        say: is told, in a sentence, if the fast way is not possible.
+    """
+
+    def __init__(
+        self,
+        step: Step,
+        *,
+        capture: Capture = "auto",
+        compiled: bool = False,
+        search: bool = False,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self.step = step
+        self.say = say
+        self.device = step.numerics.device
+        if capture == "captured" and self.device.type != "cuda":
+            raise UserError("engine captured needs a CUDA device: use engine auto or eager")
+        self.captures = self.device.type == "cuda" and capture != "eager"
+        self._must_capture = capture == "captured"
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._made = 0
+        step.search = search
+        if compiled:
+            step.half = None  # the compiler fuses casts itself
+            step.forward = torch.compile(step.featurize, dynamic=False)
+
+    @property
+    def captured(self) -> bool:
+        """Whether steps are replays by now."""
+        return self._graph is not None
+
+    def __call__(self) -> None:
+        """One step."""
+        if self.captures and self._graph is None and self._made >= WARM_UP:
+            self._capture()
+        if self._graph is not None:
+            self._graph.replay()
+        elif self.captures:
+            self._beside()
+        else:
+            self.step()
+        self._made += 1
+
+    def renew(self) -> None:
+        """The step has changed: drop what was recorded of it, and record it again after a new warm-up."""
+        self._graph = None
+        self._made = 0
+
+    def _beside(self) -> None:
+        """A step on a stream of its own, as warm-up for a capture has to be."""
+        stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(stream):
+            self.step()
+        torch.cuda.current_stream(self.device).wait_stream(stream)
+
+    def _capture(self) -> None:
+        graph = torch.cuda.CUDAGraph()
+        before = torch.cuda.current_stream(self.device)
+        try:
+            torch.cuda.synchronize(self.device)
+            with torch.cuda.graph(graph):
+                self.step()
+        except RuntimeError as error:
+            torch.cuda.set_stream(before)  # a capture that breaks may leave its own stream behind
+            if self._must_capture:
+                raise UserError(f"the step cannot be captured in a CUDA graph: {_first_line(error)}") from error
+            self.captures = False
+            torch.cuda.synchronize(self.device)
+            self.say(f"the step cannot be captured in a CUDA graph ({_first_line(error)}): going on without, slower")
+            return
+        self._graph = graph
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n", 1)[0]

@@ -1,0 +1,125 @@
+"""Algorithm 1 over epochs: order, steps, latching. Files and figures are its callers'."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ._engine import Engine
+from ._schedule import learning_rate
+from ._step import Step
+
+
+class TrainingError(RuntimeError):
+    """The run cannot go on: something is not finite any more."""
+
+
+class Loop:
+    """The epochs of a run.
+
+    Args:
+        step: over the training set.
+        engine: runs it.
+        order: the order of samples in an epoch, a function of its number. Its length sets the steps of an epoch:
+            samples that do not fill a batch are left out.
+    """
+
+    def __init__(self, step: Step, engine: Engine, order: Callable[[int], Tensor]) -> None:
+        self.step, self.engine = step, engine
+        self._order_of = order
+        self._order = (-1, step.index)
+        self.batch_size = len(step.index)
+        self.steps_per_epoch = max(1, len(step.samples) // self.batch_size)
+        self.seconds = 0.0
+        """Spent on steps and latching so far."""
+
+    def run(
+        self,
+        first_epoch: int,
+        *,
+        trained: Callable[[int, float], None] = lambda epoch, seconds: None,
+        ended: Callable[[int], bool] = lambda epoch: False,
+    ) -> None:
+        """All epochs from ``first_epoch`` on, counted from 0.
+
+        ``trained`` is called after an epoch's steps with its number and its seconds, before latching: figures are then
+        of the dictionary that the steps have made. ``ended`` is called after latching, and stops the run where it
+        returns True.
+        """
+        epochs = self.step.optim.epochs
+        if first_epoch == 0:
+            self.latch_if_due(0)
+        for epoch in range(first_epoch, epochs):
+            start = time.perf_counter()
+            self.train_epoch(epoch)
+            spent = time.perf_counter() - start
+            self.seconds += spent
+            trained(epoch, spent)
+            if epoch + 1 < epochs:
+                start = time.perf_counter()
+                self.latch_if_due((epoch + 1) * self.steps_per_epoch)
+                self.seconds += time.perf_counter() - start
+            if ended(epoch):
+                break
+
+    def train_epoch(self, epoch: int) -> None:
+        """One pass over the training set in whole batches, with the latching that falls due inside it.
+
+        It ends with the only synchronisation of the epoch: whether anything in it was not finite.
+        """
+        step, size = self.step, self.batch_size
+        if step.begin(epoch):
+            self.engine.renew()
+        order = self.order(epoch)
+        for i in range(self.steps_per_epoch):
+            done = epoch * self.steps_per_epoch + i
+            if i:
+                self.latch_if_due(done)
+            step.index.copy_(order[i * size : (i + 1) * size])
+            step.rate.fill_(learning_rate(step.optim, done, self.steps_per_epoch))
+            self.engine()
+        self.order(epoch + 1)  # while the device is still busy
+        if step.broke():
+            raise TrainingError(
+                f"training broke in epoch {epoch + 1}, not finite: {what_broke(step)}. Lower lr or loss_scale"
+            )
+
+    def order(self, epoch: int) -> Tensor:
+        """The epoch's order of samples, on the device."""
+        if self._order[0] != epoch:
+            self._order = epoch, self._order_of(epoch).to(self.step.numerics.device)
+        return self._order[1]
+
+    def latch(self) -> None:
+        """Renew the objective's state from the whole training set, un-augmented and in evaluation mode."""
+        self.step.objective.latch(self.step.embed(), self.step.samples.labels)
+
+    def latch_if_due(self, steps: int) -> None:
+        """Latch where the objective asks for it after so many steps of the run."""
+        if self.step.objective.latch_due(steps, self.steps_per_epoch):
+            self.latch()
+
+
+@torch.no_grad()
+def batch_figures(step: Step) -> dict[str, float]:
+    """The loss and its terms on the latest batch, whose features were made in training mode."""
+    figures = step.objective.terms(step.features, step.seen)
+    values = torch.stack([value.double() for value in figures.values()]).tolist()  # one synchronisation for all
+    return dict(zip(figures, values, strict=True))
+
+
+def what_broke(step: Step) -> str:
+    """Which terms are not finite on the batch that broke first, once one is known to have."""
+    if not bool(step.broken):
+        return "the network's weights, after the last step"
+    if not bool(torch.isfinite(step.features).all()):
+        return "the features: the network's weights or activations overflowed"
+    figures = batch_figures(step)
+    wrong = step.objective.not_finite() + [name for name, value in figures.items() if not math.isfinite(value)]
+    if wrong:
+        return ", ".join(wrong)
+    return "the gradient of the loss, or a factorisation in it; the terms themselves are finite"

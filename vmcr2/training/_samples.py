@@ -1,0 +1,76 @@
+"""What the training loop needs of a training set, and of any set that features are computed of."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from ._numerics import Numerics
+
+_BATCH = {"cpu": 2000, "cuda": 10_000}  # few large batches: on a GPU small ones are mostly launch time
+
+
+class Inputs(Protocol):
+    """Samples that a network can see."""
+
+    def __len__(self) -> int: ...
+
+    def plain_batch(self, index: Tensor) -> Tensor:
+        """The inputs of ``index`` (n,), as they are measured."""
+
+
+class Samples(Inputs, Protocol):
+    """A training set on its device."""
+
+    @property
+    def labels(self) -> Tensor:
+        """int64 (N,), on the device."""
+
+    def training_batch(self, index: Tensor, draw: Tensor) -> Tensor:
+        """The inputs of ``index`` as they are trained on; ``draw`` is the number of the epoch, a 0-dim tensor."""
+
+
+class Rows:
+    """Samples that are rows of numbers, without augmentation."""
+
+    def __init__(self, x: Tensor, labels: Tensor) -> None:
+        self.x = x
+        self.labels = labels
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def training_batch(self, index: Tensor, draw: Tensor) -> Tensor:
+        """The rows of ``index``."""
+        return self.x[index]
+
+    def plain_batch(self, index: Tensor) -> Tensor:
+        """The same."""
+        return self.x[index]
+
+
+@torch.no_grad()
+def embed(network: nn.Module, inputs: Inputs, numerics: Numerics) -> Tensor:
+    """Features of every sample, in order, in evaluation mode. The network's mode is restored."""
+    was_training = network.training
+    network.eval()
+    index = torch.arange(len(inputs), device=numerics.device)
+    with numerics.applied():
+        parts = [
+            network(numerics.cast(inputs.plain_batch(part)))
+            for part in torch.split(index, _BATCH.get(numerics.device.type, 2000))
+        ]
+    network.train(was_training)
+    return torch.cat(parts)
+
+
+def epoch_order(total: int, seed: int, epoch: int) -> Tensor:
+    """The order of samples in an epoch: a function of seed and epoch, so that a resumed run needs no state for it."""
+    return torch.randperm(total, generator=order_generator(seed, epoch))
+
+
+def order_generator(seed: int, epoch: int) -> torch.Generator:
+    """The random numbers of an epoch's order."""
+    return torch.Generator().manual_seed((seed * 1_000_003 + epoch) % 2**63)

@@ -1,0 +1,45 @@
+"""How a network is optimised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from .._shared import Settings, setting
+
+
+@dataclass(frozen=True)
+class OptimSettings(Settings):
+    """The section ``optim`` of a configuration."""
+
+    optimizer: Literal["sgd", "adamw"] = "sgd"
+    """The network's optimiser."""
+    lr: float = setting(0.1, above=0)
+    """Its learning rate, at the schedule's top."""
+    momentum: float = setting(0.9, at_least=0, below=1, only_with={"optimizer": ("sgd",)})
+    """Of SGD."""
+    nesterov: bool = setting(False, only_with={"optimizer": ("sgd",)})
+    """Of SGD."""
+    weight_decay: float = setting(0.0, at_least=0)
+    """On every parameter."""
+    schedule: Literal["constant", "step", "cosine", "linear"] = "constant"
+    """"step" divides by 10 at each of ``milestones``; "cosine" and "linear" fall to 0."""
+    milestones: tuple[float, ...] = setting((0.5, 0.75), above=0, at_most=1, only_with={"schedule": ("step",)})
+    """Parts of the run after which "step" divides."""
+    warmup_epochs: float = setting(0.0, at_least=0)
+    """Epochs over which the rate rises from 0 in a straight line, before the schedule."""
+    dropout_until: float = setting(1.0, at_least=0, at_most=1, only_with={"model": ("mnist-cnn",)})
+    """Part of the run after which the network's dropout is off: features are measured without its noise."""
+    average: float = setting(0.0, at_least=0, below=1)
+    """Decay per step of a running mean of the weights. A run is measured by that mean and keeps it; 0 for none.
+    BatchNorm's statistics are recomputed for it."""
+    epochs: int = setting(100, at_least=1)
+    """Passes over the training set."""
+    batch_size: int = setting(1000, at_least=1)
+    """m. Samples that do not fill a batch are left out of that epoch. A smaller training set is one batch."""
+
+    def contradictions(self) -> Iterator[str]:
+        """Between the settings of SGD."""
+        if self.optimizer == "sgd" and self.nesterov and self.momentum == 0:
+            yield "nesterov needs momentum above 0"

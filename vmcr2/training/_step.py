@@ -1,0 +1,164 @@
+"""One training step: a function of fixed shapes over persistent buffers, the same on every device.
+
+Batch index in; augment, forward, the objective's update, backward, optimiser, and the weights' running mean where one
+is kept. It does not synchronise with the device, and no Python number in it changes, so a CUDA graph can capture it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from .._shared import Aside
+from ..objectives import Objective
+from ._average import WeightAverage
+from ._bfloat16_weights import BFloat16Weights
+from ._dropout import Dropouts
+from ._numerics import Numerics
+from ._optimizer import build_optimizer
+from ._samples import Samples, embed, epoch_order
+from ._settings import OptimSettings
+
+Forward = Callable[[Tensor, Tensor], Tensor]
+"""From the batch's index and the epoch's draw to features."""
+
+
+class Step:
+    """The buffers of a step, and the step.
+
+    Args:
+        network: on its device.
+        objective: likewise.
+        samples: the training set.
+        optim: how to optimise.
+        batch_size: rows of a batch.
+        dim: the number of features.
+        seed: of the order in which BatchNorm's statistics are recomputed.
+        numerics: device and precision.
+        weights: of the samples, (N,), for objectives that take them.
+        optimizer: of an earlier step over the same parameters, to continue with; by default a new one.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        objective: Objective,
+        samples: Samples,
+        optim: OptimSettings,
+        *,
+        batch_size: int,
+        dim: int,
+        seed: int,
+        numerics: Numerics,
+        weights: Tensor | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+    ) -> None:
+        self.network, self.objective, self.samples = network, objective, samples
+        self.optim, self.seed, self.numerics, self.weights = optim, seed, numerics, weights
+        device = numerics.device
+        self.index = torch.zeros(batch_size, dtype=torch.int64, device=device)
+        self.draw = torch.zeros((), dtype=torch.int64, device=device)
+        self.rate = torch.tensor(optim.lr, dtype=torch.float32, device=device)
+        self.features = torch.zeros(batch_size, dim, device=device)
+        """Those of the latest batch, for the log; of the first that broke, once one did."""
+        self.seen = torch.zeros_like(self.index)
+        """Its labels."""
+        self.broken = torch.zeros((), dtype=torch.bool, device=device)
+        """Set where features or their gradient were not finite, or the objective found a fault; stays set."""
+        self.half = BFloat16Weights(network) if device.type == "cuda" and numerics.bfloat16 else None
+        self.forward: Forward = self.featurize
+        """May be replaced by a compiled :meth:`featurize`."""
+        self.search = False
+        """Whether cuDNN tries its algorithms in the first steps."""
+        self.parameters: list[Tensor] = [*network.parameters(), *objective.module.parameters()]
+        self.optimizer = optimizer or build_optimizer(optim, self.parameters, self.rate)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.rate
+        self.average = WeightAverage(network, objective.module, optim.average) if optim.average else None
+        self._dropout = Dropouts(network)
+
+    def begin(self, epoch: int) -> bool:
+        """Prepare for an epoch. Returns whether its steps differ from those before, so that a recorded one is void."""
+        self.network.train()
+        self.objective.module.train()
+        self.draw.fill_(epoch)
+        return self._dropout.switch(off=epoch >= self.optim.dropout_until * self.optim.epochs)
+
+    def featurize(self, index: Tensor, draw: Tensor) -> Tensor:
+        """Augment and embed."""
+        x = self.numerics.cast(self.samples.training_batch(index, draw))
+        return self.half(x) if self.half is not None else cast(Tensor, self.network(x))
+
+    def __call__(self) -> None:
+        """Train on the samples of ``index``."""
+        with self.numerics.applied(search=self.search):
+            labels = self.samples.labels[self.index]
+            self._watch(self._differentiate(labels), labels)
+            self.optimizer.step()
+            if self.average is not None:
+                self.average.update()
+
+    def _differentiate(self, labels: Tensor) -> Tensor:
+        """Gradients of every parameter, and the objective's update; the features, with their gradient."""
+        with Aside(labels) as side:  # what needs the labels alone is computed while the network computes
+            ahead = self.objective.look_ahead(labels)
+        self.optimizer.zero_grad(set_to_none=True)
+        z = self.forward(self.index, self.draw)
+        side.join()
+        weights = None if self.weights is None else self.weights[self.index]
+        loss = self.objective.surrogate(z, labels, ahead, weights)
+        z.retain_grad()
+        torch.autograd.backward(loss * self.objective.settings.loss_scale)
+        if self.half is not None:
+            self.half.bring_back()
+        return z
+
+    @torch.no_grad()
+    def _watch(self, z: Tensor, labels: Tensor) -> None:
+        """Keep the batch for the log, unless one before it broke, and look for what is not finite."""
+        self.features.copy_(torch.where(self.broken, self.features, z))
+        self.seen.copy_(torch.where(self.broken, self.seen, labels))
+        total = z.sum() if z.grad is None else z.sum() + z.grad.sum()
+        self.broken.logical_or_(~torch.isfinite(total))
+        if (fault := self.objective.fault) is not None:
+            self.broken.logical_or_(fault)
+
+    @torch.no_grad()
+    def broke(self) -> bool:
+        """Whether any step so far broke, or left weights that are not finite. Waits for the device."""
+        lengths = torch.stack(torch._foreach_norm(self.parameters))
+        return bool(self.broken | ~torch.isfinite(lengths).all())
+
+    def embed(self) -> Tensor:
+        """Features of the whole training set in evaluation mode."""
+        return embed(self.network, self.samples, self.numerics)
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """The weights that the run is measured by: their running mean, where one is kept. Restores them on exit."""
+        if self.average is None:
+            yield
+            return
+        with self.average.applied(self._see, self._pass()):
+            yield
+
+    def settle(self) -> None:
+        """The network as the run keeps it: averaged weights, and its own dropout."""
+        if self.average is not None:
+            self.average.take_over(self._see, self._pass())
+        self._dropout.switch(off=False)
+
+    def _see(self, index: Tensor) -> Tensor:
+        # drawn for the epoch after the last: the same whenever it is asked for, also after a resumption
+        draw = torch.full_like(self.draw, self.optim.epochs)
+        with self.numerics.applied():
+            return self.featurize(index, draw)
+
+    def _pass(self) -> list[Tensor]:
+        """Whole batches of an epoch."""
+        order = epoch_order(len(self.samples), self.seed, self.optim.epochs).to(self.numerics.device)
+        return [part for part in torch.split(order, len(self.index)) if len(part) == len(self.index)]
