@@ -1,1 +1,1 @@
-"""What was run for real, and how to run it again. Run the modules from the repository root; README.md has the commands."""
+"""What was run for real, and how to run it again, from the repository root. README.md has the commands."""

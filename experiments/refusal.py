@@ -5,7 +5,7 @@ left-out classes against known ones. Cross-entropy: 1 − the largest softmax of
 it, the residual to the subspaces of its features). Settings are the estimators' defaults on
 pixels / 16 (standardize=False) and were not chosen for this.
 
-    python experiments/refusal.py                # writes results/refusal.json, prints the table
+    python -m experiments.refusal                # writes results/refusal.json, prints the table
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import argparse
 import itertools
 from typing import Any
 
-from _study import run_all, save, table
+from ._study import run_all, save, table
 
 NAMES = {
     "vmcr2": "V-MCR², residual",

@@ -1,4 +1,4 @@
-"""The finished search for the recipes, as data: every run is a line of STUDY.jsonl in this folder. README.md explains it."""
+"""The finished search for the recipes, as data: every run is a line of STUDY.jsonl here. README.md has more."""
 
 from __future__ import annotations
 

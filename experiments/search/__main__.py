@@ -1,7 +1,7 @@
 """Print the runs of the finished search, best first.
 
-    python -m experiments.search                   # every study: how many runs it has, and its best run
-    python -m experiments.search rates forces      # every run of these studies
+python -m experiments.search                   # every study: how many runs it has, and its best run
+python -m experiments.search rates forces      # every run of these studies
 """
 
 from __future__ import annotations
