@@ -75,7 +75,7 @@ def one(job: tuple[float, int, str | None]) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Run, save, print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--mnist", help="a folder with MNIST's four .gz files, instead of digits")

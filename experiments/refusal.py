@@ -55,7 +55,7 @@ def main() -> None:
     """Run, save, print."""
     import numpy as np
 
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--triples", type=int, default=120, help="how many of the 120, drawn by seed 0")
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()

@@ -22,5 +22,5 @@ def read(study: str) -> list[Line]:
 
 def held_out(line: Line) -> float:
     """The hold-out accuracy to compare by: of the head for cross-entropy, of the nearest subspace for the others."""
-    accuracy: float = line.get("head_accuracy", line["holdout_accuracy"])
+    accuracy: float = line["head_accuracy" if "head_accuracy" in line else "holdout_accuracy"]
     return accuracy

@@ -85,7 +85,8 @@ def gap() -> Figure:
     for name, (colour, mark) in marks.items():
         size, order = (130, 3) if mark == "*" else (30, 2)  # few stars: on top
         options: dict[str, Any] = {"alpha": 0.85, "edgecolors": "white", "linewidths": 0.5, "zorder": order}
-        axis.scatter(*zip(*found[name], strict=True), c=colour, marker=mark, s=size, label=name, **options)
+        x, y = zip(*found[name], strict=True)
+        axis.scatter(x, y, c=colour, marker=mark, s=size, label=name, **options)
     axis.plot((0, 1), (0, 1), color=GREY, linewidth=1, linestyle="--", marker="", label="no gap")
     axis.set(xlabel="accuracy on training images, nearest subspace", ylabel=HOLDOUT, xlim=(0, 1), ylim=(0, 0.7))
     axis.legend(loc="lower right")
