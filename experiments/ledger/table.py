@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 from vmcr2.data import DATASETS
 from vmcr2.functional import default_components
 from vmcr2.report import paper_figures, spread
-from vmcr2.runs import Config, UserError
+from vmcr2.runs import ALL_SETTINGS, Config, UserError
 
 from .._study import table
 from .rows import OBJECTIVES, RESULTS, Result, Row, result_of, rows
@@ -151,12 +152,22 @@ def earlier_row(name: str, other: str, results: list[Result]) -> list[str]:
 
 def what_differed(result: Result) -> str:
     """The settings of a result that are not the row's any more."""
-    now = rows()[result["row"]].of(result["seed"]).deciding()
+    now = Config().flat() | rows()[result["row"]].of(result["seed"]).deciding()
+    gone = {name: value for name, value in result["settings"].items() if _is_gone(name, value)}
+    known = {name: value for name, value in result["settings"].items() if name not in gone}
+    then = {name: value for name, value in Config.from_flat(known).deciding().items() if now.get(name) != value}
+    return ", ".join(f"{name} {value}" for name, value in (then | gone).items())
+
+
+def _is_gone(name: str, value: Any) -> bool:
+    """Whether it is a setting that was removed, at another value than its default."""
+    if name in ALL_SETTINGS:
+        return False
     try:
-        then = Config.from_flat(result["settings"]).deciding()
-    except UserError as error:  # it used a setting that is gone
-        return str(error)
-    return ", ".join(f"{name} {value}" for name, value in then.items() if name not in now or now[name] != value)
+        Config.from_flat({name: value})
+    except UserError:
+        return True
+    return False
 
 
 def short(results: Path = RESULTS) -> str:
