@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,25 +36,17 @@ STYLE: dict[Any, Any] = {
 
 
 def draw_all(
-    about: str | None, pictures: Mapping[str, Callable[[Path], Figure | None]], what: str, source: Path
+    about: str | None, pictures: Mapping[str, Callable[[], Figure]], arguments: Sequence[str] | None = None
 ) -> None:
-    """A script's command line and its work: every picture into --out, from the folder that --``what`` names.
-
-    A picture that there is no ``what`` for yet is not written.
-    """
+    """A script's command line and its work: every picture into the folder that --out names."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=IMAGES)
-    parser.add_argument(f"--{what}", type=Path, default=source, dest="source")
-    given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
-    for name, drawn in pictures.items():
+    out: Path = parser.parse_args(arguments).out
+    out.mkdir(parents=True, exist_ok=True)
+    for name, draw in pictures.items():
         with mpl.rc_context(STYLE):
-            figure = drawn(given.source)
-            if figure is None:
-                print(f"{name}: no {what} yet, not drawn")
-                continue
-            save(figure, given.out / f"{name}.png")
-        print(f"{given.out / name}.png")
+            save(draw(), out / f"{name}.png")
+        print(out / f"{name}.png")
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -6,8 +6,8 @@ on pixels / 16 (standardize=False) and were not chosen for noise.
 Of digits, 25 % of the images, split by the seed, are the test set and keep their labels. Of MNIST, 10,000 training
 images drawn by the seed, and all 10,000 test images, as 784 numbers each.
 
-    python experiments/label_noise.py            # writes results/label-noise.json, prints the table
-    python experiments/label_noise.py --mnist FOLDER --seeds 3      # results/label-noise-mnist.json
+    python -m experiments.label_noise           # writes results/label-noise.json, prints the table
+    python -m experiments.label_noise --mnist FOLDER --seeds 3      # results/label-noise-mnist.json
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-from _study import run_all, save, spread, table
+from ._study import run_all, save, spread, table
 
 LEVELS = (0.0, 0.2, 0.4, 0.6)
 NAMES = {
@@ -75,7 +75,7 @@ def one(job: tuple[float, int, str | None]) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Run, save, print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--mnist", help="a folder with MNIST's four .gz files, instead of digits")

@@ -5,7 +5,7 @@ left-out classes against known ones. Cross-entropy: 1 − the largest softmax of
 it, the residual to the subspaces of its features). Settings are the estimators' defaults on
 pixels / 16 (standardize=False) and were not chosen for this.
 
-    python experiments/refusal.py                # writes results/refusal.json, prints the table
+    python -m experiments.refusal                # writes results/refusal.json, prints the table
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import argparse
 import itertools
 from typing import Any
 
-from _study import run_all, save, table
+from ._study import run_all, save, table
 
 NAMES = {
     "vmcr2": "V-MCR², residual",
@@ -55,7 +55,7 @@ def main() -> None:
     """Run, save, print."""
     import numpy as np
 
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--triples", type=int, default=120, help="how many of the 120, drawn by seed 0")
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()

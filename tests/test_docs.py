@@ -10,7 +10,9 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")])
+PAGES = sorted(
+    page for place in ("*", "docs/*", "benchmarks/*", "experiments/**/*") for page in ROOT.glob(f"{place}.md")
+)
 
 
 def test_the_readme_s_loop_learns() -> None:
@@ -49,11 +51,21 @@ def test_predictions_as_the_documents_show_them(tmp_path: Path, monkeypatch: pyt
     assert scope["similar"].diagonal().sub(1).abs().max() < 1e-5
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def anchor(heading: str) -> str:
+    """What GitHub makes of a heading, of letters, digits, spaces and hyphens."""
+    return re.sub(r"[^\w -]", "", heading.strip().lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#\s]+)\)", page.read_text()):
-        if not target.startswith("http"):
-            assert (page.parent / target).exists(), f"{page.name} points to {target}"
+    for target, section in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", page.read_text()):
+        if target.startswith("http"):
+            continue
+        file = page.parent / target if target else page
+        assert file.exists(), f"{page.name} points to {target}"
+        if section:
+            headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
+            assert section in map(anchor, headings), f"{page.name} points to {target}#{section}"
 
 
 def test_the_paper_s_figures_in_the_faq() -> None:
@@ -65,18 +77,19 @@ def test_the_paper_s_figures_in_the_faq() -> None:
 
 
 def test_the_search_s_figures_in_the_documents() -> None:
-    import json
     from statistics import mean
 
-    page = (ROOT / "docs/recipe.md").read_text()
-    for study in ("long", "rest", "forces"):
-        for text in (ROOT / f"experiments/search/{study}.jsonl").read_text().splitlines():
-            assert f"{json.loads(text)['holdout_accuracy']:.3f}" in page, f"{study}: {json.loads(text)['called']}"
-    for row in json.loads((ROOT / "experiments/results/codes.json").read_text())["table"]:
-        assert f"{mean(run['train_delta_r'] for run in row['runs']):.1f}" in page, row["settings"]
-    for text in (ROOT / "experiments/results/stand-in.jsonl").read_text().splitlines():
-        line = json.loads(text)
-        assert f"{line.get('head_accuracy', line['holdout_accuracy']):.4f}" in page, line["changes"]
+    from experiments.search import held_out, read
+
+    page = "".join((ROOT / f"docs/{name}.md").read_text() for name in ("tuning", "tuning-log"))
+    for study, digits in (("long", 3), ("rest", 3), ("forces", 3), ("details", 3), ("stand-in", 4)):
+        for line in read(study):
+            assert f"{held_out(line):.{digits}f}" in page, f"{study}: {line['called']}"
+    rates: dict[tuple[str, str], list[float]] = {}
+    for line in read("codes"):
+        rates.setdefault((line["called"], line["variant"]), []).append(line["train_delta_r"])
+    for called, values in rates.items():
+        assert f"{mean(values):.1f}" in page, called
 
 
 def test_the_studies_figures_in_the_documents() -> None:

@@ -1,9 +1,9 @@
 """The pictures in README and docs/report.md; needs chromium and chromedriver, as the browser tests do.
 
-    .venv/bin/python docs/images/make.py                            three runs of digits, made here (under a minute)
-    .venv/bin/python docs/images/make.py RUN/report.html cifar100   a report that is there
+    python -m docs.images.make                            # three runs of digits, made here (under a minute)
+    python -m docs.images.make RUN/report.html cifar100   # a report that exists
 
-It takes the chart of ΔR and the heat maps of the page, and puts them under each other.
+From the repository root. It takes the chart of ΔR and the heat maps of the page, and puts one under the other.
 """
 
 from __future__ import annotations
@@ -16,14 +16,11 @@ from pathlib import Path
 
 from PIL import Image
 
+from tests.report.page_browser import Browser, open_browser
+from vmcr2.report import read_run, write_report
+from vmcr2.runs import fit, recipe
+
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent.parent), str(HERE.parent.parent / "tests" / "report")]
-
-from page_browser import Browser, open_browser  # noqa: E402
-
-from vmcr2.report import read_run, write_report  # noqa: E402
-from vmcr2.train import fit, recipe  # noqa: E402
-
 PARTS = (".panel:first-child", "#inner")
 WIDTH = 1100
 
@@ -57,7 +54,7 @@ def photograph(page: Path, name: str) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Photograph a report that is there, or train on digits, report, photograph."""
+    """Photograph a report that exists, or train on digits, write a report and photograph it."""
     if arguments:
         page, name = arguments
         photograph(Path(page).resolve(), name)

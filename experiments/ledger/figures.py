@@ -1,29 +1,21 @@
 """The paper's Figures 1 and 2 for MNIST and CIFAR-100, from the ledger's results: ledger-figure1 and -figure2 (.png).
 
-    python experiments/ledger/figures.py [--out docs/images] [--results experiments/results/ledger]
+    python -m experiments.ledger.figures [--out docs/images]
 
-Seed 0 of every row that has a result; what has none is left out, and a picture of nothing is not written.
+They show seed 0 of every row that has a result.
 """
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Any
 
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(HERE.parent), str(ROOT)]
+from .._drawing import COLOURS, draw_all
+from .rows import OBJECTIVES, RESULTS, Result, result_of, rows
 
-from _drawing import COLOURS, draw_all  # noqa: E402
-from finals import RESULTS, result_of  # noqa: E402
-from rows import OBJECTIVES, rows  # noqa: E402
-
-Result = dict[str, Any]
 PLACES = {"mnist": "MNIST, d = 128", "cifar100": "CIFAR-100, d = 500", "cifar100-d100": "CIFAR-100, d = 100"}
 FAMILIES = {"tuned": "-", "paper": "--"}
 
@@ -41,12 +33,10 @@ def results(folder: Path) -> dict[tuple[str, str, str], Result]:
     return found
 
 
-def convergence(folder: Path) -> Figure | None:
+def convergence(folder: Path = RESULTS) -> Figure:
     """Figure 1: ΔR of the epoch's last batch over the epochs, tuned and as the paper says."""
     known = results(folder)
     places = [place for place in PLACES if any(place == other for _, other, _ in known)]
-    if not places:
-        return None
     figure, axes = pyplot.subplots(
         1, len(places), figsize=(4 * len(places), 3.6), dpi=150, layout="constrained", squeeze=False
     )
@@ -66,11 +56,9 @@ def convergence(folder: Path) -> Figure | None:
     return figure
 
 
-def heat_maps(folder: Path) -> Figure | None:
+def heat_maps(folder: Path = RESULTS) -> Figure:
     """Figure 2: |cosines| of training samples sorted by class; objectives beside each other."""
     known = {key: result["cosines"] for key, result in results(folder).items() if result["cosines"]}
-    if not known:
-        return None
     lines = [
         (family, place) for place in PLACES for family in FAMILIES if (family, place) in {key[:2] for key in known}
     ]
@@ -96,11 +84,5 @@ def heat_maps(folder: Path) -> Figure | None:
 
 PICTURES = {"ledger-figure1": convergence, "ledger-figure2": heat_maps}
 
-
-def main() -> None:
-    """As the first lines of this file say."""
-    draw_all(__doc__, PICTURES, "results", RESULTS)
-
-
 if __name__ == "__main__":
-    main()
+    draw_all(__doc__, PICTURES)

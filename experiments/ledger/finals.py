@@ -1,14 +1,13 @@
-"""The ledger: makes the runs of rows.py that have no result yet, and writes one JSON for each as it ends.
+"""Make the ledger's runs that have no result yet; each ends as one JSON in experiments/results/ledger.
 
-    python experiments/ledger/finals.py tuned-cifar100-vmcr2 tuned-cifar100-ce --parallel 4
-    python experiments/ledger/finals.py --all --seed 0
-    python experiments/ledger/finals.py tuned-cifar100-vmcr2 --again
+    python -m experiments.ledger.finals tuned-cifar100-vmcr2 tuned-cifar100-ce --parallel 4
+    python -m experiments.ledger.finals --all --seed 0
+    python -m experiments.ledger.finals tuned-cifar100-vmcr2 --again
 
-Data are found as everywhere (VMCR2_DATA). Results go to experiments/results/ledger, run folders to --runs. The same
-command goes on where it was cut off, from the last checkpoint. A result whose settings are no longer the row's is set
-aside in earlier/ when the row has been made again. With --again rows that have results are made once more, into
-runs/again, to compare. `python experiments/ledger/table.py` then writes the tables of experiments/README.md and
-README.md.
+Data are found as everywhere (VMCR2_DATA). Run folders go to --runs. After an interruption the same command continues
+from the last checkpoint. If a row's settings have changed, its run is made again, and the old result is moved to
+earlier/. With --again, rows that have results are made once more, into runs/again, and printed beside the ledger's.
+`python -m experiments.ledger.table` then writes the tables of experiments/README.md and README.md.
 """
 
 from __future__ import annotations
@@ -16,26 +15,19 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1])]
+from vmcr2.data import Source, open_data
+from vmcr2.runs import Config, RunFolder, read_tensors, write_text
+from vmcr2.sweep import Job, Outcome, Runner, changes
 
-from _pool import lost, make_all  # noqa: E402
-from rows import Row, rows  # noqa: E402
+from ._pool import make_all
+from .rows import RESULTS, Result, Row, result_of, rows
 
-from vmcr2.data import Source, open_data  # noqa: E402
-from vmcr2.sweep._points import changes  # noqa: E402
-from vmcr2.sweep._runs import Job, Outcome, Runner  # noqa: E402
-from vmcr2.train import Config  # noqa: E402
-from vmcr2.train._folder import RunFolder, read_tensors, write_text  # noqa: E402
-
-RESULTS = HERE.parent / "results" / "ledger"
 AGAIN = Path("runs/again")
 _CURVE = ("epoch", "seconds", "expansion", "compression", "batch_delta_r")
 
@@ -53,9 +45,9 @@ class Task(NamedTuple):
         return self.row.named(self.seed)
 
 
-def folder_of(runs: Path, row: Row, seed: int) -> Path:
-    """Of one seed with all of the row's settings: a run of other ones is left where it is."""
-    return runs / f"{row.named(seed)}-{digest(settings_of(row.of(seed)))}"
+def task_of(row: Row, seed: int, runs: Path) -> Task:
+    """A run folder for each set of settings: a run by other settings is left where it is."""
+    return Task(row, seed, runs / f"{row.named(seed)}-{digest(row.of(seed).flat())}")
 
 
 def digest(settings: dict[str, Any]) -> str:
@@ -63,14 +55,8 @@ def digest(settings: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def settings_of(config: Config) -> dict[str, Any]:
-    """Every setting as JSON has it, to tell whether a result is of the row as it is."""
-    read: dict[str, Any] = json.loads(config.to_json())
-    return read
-
-
-class Maker:
-    """In a worker: train and evaluate, or go on, with the test images, which a sweep does not have."""
+class Trainer:
+    """In a worker: train and evaluate, or continue a run. It can open the test images, which a sweep cannot."""
 
     def __init__(self) -> None:
         self._runner = Runner(open_whole)
@@ -81,21 +67,21 @@ class Maker:
 
 
 def open_whole(config: Config) -> Source:
-    """The data of a configuration, test images and all."""
-    return open_data(config.data, config.data_path)
+    """The data of a configuration, with the test images."""
+    return open_data(config.data.name, config.data.path)
 
 
-def result_from(task: Task, outcome: Outcome) -> dict[str, Any]:
-    """What is kept of a run. One that broke is a result too."""
+def result_from(task: Task, outcome: Outcome) -> Result:
+    """What is kept of a run. A run whose training broke is a result too."""
     config = task.row.of(task.seed)
     failed = {"failed": outcome.figures["failed"]} if "failed" in outcome.figures else {}
     folder = RunFolder(task.folder)
     return {
         "row": task.row.name,
         "seed": task.seed,
-        "command": f"python experiments/ledger/finals.py {task.row.name} --seed {task.seed} --again",
+        "command": f"python -m experiments.ledger.finals {task.row.name} --seed {task.seed} --again",
         "changes": changes(config),
-        "settings": settings_of(config),
+        "settings": config.flat(),
         "manifest": json.loads(folder.manifest.read_text()),
         "summary": failed or folder.read_summary(),
         "curve": [[round(line[key], 4) for key in _CURVE] for line in folder.read_metrics()],
@@ -116,22 +102,8 @@ def cosines(folder: RunFolder) -> list[list[int]]:
     return found
 
 
-def result_of(results: Path, row: Row, seed: int) -> dict[str, Any] | None:
-    """What is written of a run, if it is of the row as it is now."""
-    path = results / f"{row.named(seed)}.json"
-    if not path.exists():
-        return None
-    result: dict[str, Any] = json.loads(path.read_text())
-    return result if settings_in(result) == settings_of(row.of(seed)) else None
-
-
-def settings_in(result: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a result; one that is newer than the result had its default."""
-    return settings_of(Config()) | result["settings"]
-
-
-def keep(results: Path, name: str, result: dict[str, Any]) -> None:
-    """Write a result. One of other settings that has its place is not lost."""
+def keep(results: Path, name: str, result: Result) -> None:
+    """Write a result. An older one by other settings is moved to earlier/."""
     path = results / f"{name}.json"
     if path.exists():
         aside = results / "earlier" / f"{name}-{digest(json.loads(path.read_text())['settings'])}.json"
@@ -141,11 +113,12 @@ def keep(results: Path, name: str, result: dict[str, Any]) -> None:
 
 
 def run(tasks: list[Task], results: Path, runs: Path, parallel: int, seconds: float) -> None:
-    """Make what has no result; begin nothing after ``seconds``."""
+    """Make what has no result; start nothing after ``seconds``."""
     results.mkdir(parents=True, exist_ok=True)
 
     def ended(task: Task, outcome: Outcome, since: float) -> None:
-        if lost(task.name, outcome):
+        if outcome.lost is not None:
+            print(f"lost: {task.name}: {outcome.lost}\n{outcome.trace or ''}", flush=True)
             return
         result = result_from(task, outcome)
         keep(results, task.name, result)
@@ -159,7 +132,7 @@ def run(tasks: list[Task], results: Path, runs: Path, parallel: int, seconds: fl
         advice = f"--again makes them once more, into {AGAIN}" if results == RESULTS else "give another --results"
         print(f"0 runs: all have results in {results}; {advice}", flush=True)
         return
-    make_all(todo, Maker, ended, folder=runs, parallel=parallel, seconds=seconds)
+    make_all(todo, Trainer, ended, folder=runs, parallel=parallel, seconds=seconds)
 
 
 def shown(summary: dict[str, Any]) -> str:
@@ -171,29 +144,24 @@ def shown(summary: dict[str, Any]) -> str:
     return f"{summary['test_accuracy']:.4f}{head}, {rates}, {summary['seconds']:.0f} s"
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """As the first lines of this file say."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", choices=[*rows(), []], metavar="ROW")
     parser.add_argument("--all", action="store_true", help="every row, in order")
-    parser.add_argument("--seed", type=int, help="this seed of the rows alone")
-    parser.add_argument("--parallel", type=int, default=1)
-    parser.add_argument("--again", action="store_true", help=f"what has a result too; results and runs go to {AGAIN}")
+    parser.add_argument("--seed", type=int, help="only this seed of the rows")
+    parser.add_argument("--parallel", type=int, default=1, help="runs at a time")
+    parser.add_argument("--again", action="store_true", help=f"also what has a result; results and runs go to {AGAIN}")
     parser.add_argument("--results", type=Path)
     parser.add_argument("--runs", type=Path)
-    parser.add_argument("--seconds", type=float, default=1e9, help="begin nothing after so long")
-    given = parser.parse_args()
+    parser.add_argument("--seconds", type=float, default=1e9, help="start nothing after so long")
+    given = parser.parse_args(arguments)
     if given.all == bool(given.names):
         parser.error(f"name rows, or --all: {', '.join(rows())}")
     chosen = [rows()[name] for name in (rows() if given.all else dict.fromkeys(given.names))]
     runs = given.runs or (AGAIN if given.again else Path("runs/ledger"))
     results = given.results or (AGAIN / "results" if given.again else RESULTS)
-    tasks = [
-        Task(row, seed, folder_of(runs, row, seed))
-        for row in chosen
-        for seed in row.seeds
-        if given.seed in (None, seed)
-    ]
+    tasks = [task_of(row, seed, runs) for row in chosen for seed in row.seeds if given.seed in (None, seed)]
     run(tasks, results, runs, given.parallel, given.seconds)
 
 

@@ -1,17 +1,22 @@
-"""The claims that are run for real: the paper's tables for MNIST and CIFAR-100, read literally and tuned.
+"""The ledger's rows: the paper's tables for MNIST and CIFAR-100, by the paper's settings and tuned, and their results.
 
-All training images are trained on, and the test images are read once, at the end of each run.
+A run trains on all training images and reads the test images once, at its end.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from vmcr2.train import Config, recipe
+from vmcr2.runs import Config, UserError, recipe
 
+RESULTS = Path(__file__).parents[1] / "results" / "ledger"
 TUNED_SEEDS = (0, 1, 2)
 OBJECTIVES = {"vmcr2": "V-MCR²", "mcr2": "MCR²", "ce": "cross-entropy"}
 """As the paper calls them."""
+Result = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -27,13 +32,8 @@ class Row:
         return self.config.replace(seed=seed)
 
     def named(self, seed: int) -> str:
-        """One run: its result's file, without the ending."""
+        """One run: the name of its result's file, without the ending."""
         return f"{self.name}-seed{seed}"
-
-    @property
-    def family(self) -> str:
-        """«paper» or «tuned»."""
-        return self.name.split("-", 1)[0]
 
 
 def _row(family: str, name: str, seeds: tuple[int, ...]) -> Row:
@@ -53,3 +53,16 @@ def rows() -> dict[str, Row]:
     ]
     preact = [_row("tuned", f"cifar100-preact-{objective}", (0,)) for objective in ("vmcr2", "ce")]  # 300 epochs
     return {row.name: row for row in [*cifar, *mnist, *carried, *paper, *narrow, *preact]}
+
+
+def result_of(results: Path, row: Row, seed: int) -> Result | None:
+    """The result of a run, if it was made by the row's settings of today."""
+    path = results / f"{row.named(seed)}.json"
+    if not path.exists():
+        return None
+    result: Result = json.loads(path.read_text())
+    try:
+        same = Config.from_flat(result["settings"]).deciding() == row.of(seed).deciding()
+    except UserError:  # it used a setting that is gone
+        same = False
+    return result if same else None

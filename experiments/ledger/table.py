@@ -1,39 +1,34 @@
 """The ledger's tables, from experiments/results/ledger/*.json: every row in experiments/README.md, a few in README.md.
 
-    python experiments/ledger/table.py
+    python -m experiments.ledger.table
 
-They are written between two marks, and nothing else of the pages is touched. A row without results says so.
+They are written between two marks; the rest of the pages is not touched. A row without results says so.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1])]
+from vmcr2.data import DATASETS
+from vmcr2.functional import default_components
+from vmcr2.report import paper_figures, spread
+from vmcr2.runs import ALL_SETTINGS, Config, UserError
 
-from _study import table  # noqa: E402
-from finals import RESULTS, result_of, settings_in, settings_of  # noqa: E402
-from rows import OBJECTIVES, Row, rows  # noqa: E402
-
-from vmcr2.data import DATASETS  # noqa: E402
-from vmcr2.functional._subspaces import default_components  # noqa: E402
-from vmcr2.report._paper import paper_figures  # noqa: E402
-from vmcr2.report._tables import spread  # noqa: E402
+from .._study import table
+from .rows import OBJECTIVES, RESULTS, Result, Row, result_of, rows
 
 BEGIN, END = "<!-- ledger: written by experiments/ledger/table.py -->", "<!-- end of the ledger -->"
 HEADER = [
-    *("row (`ledger/finals.py ROW --again`)", "epochs", "seeds", "components"),
-    *("nearest subspace", "class mean", "its head"),
+    *("row", "epochs", "seeds", "components"),
+    *("nearest subspace", "class mean", "head"),
     *("full-train ΔR", "batch ΔR", "ΔR of the last training batch", "the paper: accuracy, training ΔR"),
     *("seconds", "GPU", "commit"),
 ]
 EARLIER_HEADER = [
-    *("row", "what was other", "seeds", "nearest subspace", "its head", "full-train ΔR", "batch ΔR"),
+    *("row", "what differed", "seeds", "nearest subspace", "head", "full-train ΔR", "batch ΔR"),
     *("seconds", "commit"),
 ]
 SHORT_HEADER = [
@@ -51,19 +46,20 @@ NOT_YET = "not run yet"
 
 def paper_cell(row: Row) -> str:
     """Accuracy and ΔR of the paper's row, and its epochs where they are not ours."""
-    figures = paper_figures(row.config.recipe, row.config.objective)
+    figures = paper_figures(row.config.recipe, row.config.objective.name)
     if figures is None:
         return "–"
     rate = f", {figures.delta_r:.0f}" if figures.delta_r is not None else ""
-    epochs = "" if figures.epochs == row.config.epochs else f" ({figures.epochs} epochs)"
+    epochs = "" if figures.epochs == row.config.optim.epochs else f" ({figures.epochs} epochs)"
     return f"{figures.accuracy:.4f}{rate}{epochs}"
 
 
-def row_of(row: Row, results: list[dict[str, Any]]) -> list[str]:
+def row_of(row: Row, results: list[Result]) -> list[str]:
     """A claim in cells."""
     ended = ended_of(results)
-    start = [f"`{row.name}`", str(row.config.epochs)]
-    components = row.config.components or default_components(row.config.dim, DATASETS[row.config.data].classes)
+    config = row.config
+    start = [f"`{row.name}`", str(config.optim.epochs)]
+    components = config.run.components or default_components(config.model.dim, DATASETS[config.data.name].classes)
     if not results:
         return [*start, "–", str(components), NOT_YET, "", "", "", "", "", paper_cell(row), "", "", ""]
     return [
@@ -83,63 +79,63 @@ def row_of(row: Row, results: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def seeds(results: list[dict[str, Any]]) -> str:
+def seeds(results: list[Result]) -> str:
     """Of all runs, and how many of them broke."""
     failed = len(results) - len(ended_of(results))
     return ", ".join(str(result["seed"]) for result in results) + (f" ({failed} broke)" if failed else "")
 
 
-def seconds(ended: list[dict[str, Any]]) -> str:
+def seconds(ended: list[Result]) -> str:
     """A run's, on the average."""
     return f"{mean(result['summary']['seconds'] for result in ended):.0f}" if ended else "–"
 
 
-def commits(results: list[dict[str, Any]]) -> str:
+def commits(results: list[Result]) -> str:
     """Short names."""
     return ", ".join(sorted({(result["manifest"]["git_commit"] or "–")[:7] for result in results}))
 
 
-def ended_of(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def ended_of(results: list[Result]) -> list[Result]:
     """Those of runs that did not break."""
     return [result for result in results if "failed" not in result["summary"]]
 
 
-def over(ended: list[dict[str, Any]], name: str, digits: int) -> str:
+def over(ended: list[Result], name: str, digits: int) -> str:
     """Mean ± standard deviation of a figure over the runs that have it."""
     return spread([result["summary"][name] for result in ended if name in result["summary"]], digits)
 
 
-def trained(ended: list[dict[str, Any]], digits: int = 1) -> str:
+def trained(ended: list[Result], digits: int = 1) -> str:
     """ΔR of the last batch as the objective saw it, augmented and with dropout: what the paper's seems to be."""
     return spread([result["curve"][-1][result["curve_has"].index("batch_delta_r")] for result in ended], digits)
 
 
-def results_of(row: Row, results: Path) -> list[dict[str, Any]]:
+def results_of(row: Row, results: Path) -> list[Result]:
     """What is there of a row, by seed."""
     kept = [result_of(results, row, seed) for seed in row.seeds]
     return [result for result in kept if result is not None]
 
 
 def ledger(results: Path = RESULTS) -> str:
-    """Every row, and below it what rows were before."""
+    """Every row, and below them the results of earlier settings."""
     whole = table(HEADER, [row_of(row, results_of(row, results)) for row in rows().values()])
     before = earlier(results)
     if not before:
         return whole
-    return f"{whole}\n\nFinals of other settings, which the rows had before:\n\n{table(EARLIER_HEADER, before)}"
+    return f"{whole}\n\nResults of earlier settings of these rows:\n\n{table(EARLIER_HEADER, before)}"
 
 
 def earlier(results: Path) -> list[list[str]]:
-    """What has been set aside, the seeds of one row with the same settings together."""
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    """The results in earlier/, one row for all seeds with the same settings."""
+    groups: dict[tuple[str, str], list[Result]] = {}
     for path in sorted((results / "earlier").glob("*.json")):
         result = json.loads(path.read_text())
-        groups.setdefault((result["row"], what_was_other(result)), []).append(result)
+        groups.setdefault((result["row"], what_differed(result)), []).append(result)
     return [earlier_row(name, other, found) for (name, other), found in groups.items()]
 
 
-def earlier_row(name: str, other: str, results: list[dict[str, Any]]) -> list[str]:
-    """What a claim was, in cells."""
+def earlier_row(name: str, other: str, results: list[Result]) -> list[str]:
+    """The results of earlier settings, in cells."""
     ended = ended_of(results)
     return [
         f"`{name}`",
@@ -154,10 +150,24 @@ def earlier_row(name: str, other: str, results: list[dict[str, Any]]) -> list[st
     ]
 
 
-def what_was_other(result: dict[str, Any]) -> str:
-    """The settings that the row no longer has."""
-    then, now = settings_in(result), settings_of(rows()[result["row"]].of(result["seed"]))
-    return ", ".join(f"{name} {then[name]}" for name in then if then[name] != now[name])
+def what_differed(result: Result) -> str:
+    """The settings of a result that are not the row's any more."""
+    now = Config().flat() | rows()[result["row"]].of(result["seed"]).deciding()
+    gone = {name: value for name, value in result["settings"].items() if _is_gone(name, value)}
+    known = {name: value for name, value in result["settings"].items() if name not in gone}
+    then = {name: value for name, value in Config.from_flat(known).deciding().items() if now.get(name) != value}
+    return ", ".join(f"{name} {value}" for name, value in (then | gone).items())
+
+
+def _is_gone(name: str, value: Any) -> bool:
+    """Whether it is a setting that was removed, at another value than its default."""
+    if name in ALL_SETTINGS:
+        return False
+    try:
+        Config.from_flat({name: value})
+    except UserError:
+        return True
+    return False
 
 
 def short(results: Path = RESULTS) -> str:
@@ -169,7 +179,7 @@ def short(results: Path = RESULTS) -> str:
 def short_row(data: str, name: str, results: Path) -> list[str]:
     """A row of the paper in cells; cross-entropy by its head."""
     tuned, literal = rows()[f"tuned-{name}"], rows().get(f"paper-{name}")
-    objective = tuned.config.objective
+    objective = tuned.config.objective.name
     by_head = objective == "ce"
     accuracy = "head_accuracy" if by_head else "test_accuracy"
     found = results_of(tuned, results)
@@ -180,12 +190,12 @@ def short_row(data: str, name: str, results: Path) -> list[str]:
         paper_cell(tuned),
         "–" if literal is None else literal_cell(results_of(literal, results), accuracy),
         *(ours if found else [NOT_YET, "", ""]),
-        str(tuned.config.epochs),
+        str(tuned.config.optim.epochs),
         str(len(found)) if found else "–",
     ]
 
 
-def literal_cell(results: list[dict[str, Any]], accuracy: str) -> str:
+def literal_cell(results: list[Result], accuracy: str) -> str:
     """Accuracy and ΔR of the last training batch of a row's one run."""
     if not results:
         return NOT_YET
@@ -204,7 +214,8 @@ def between_marks(page: str, content: str) -> str:
     return f"{before}{BEGIN}\n{content}\n{END}{after}"
 
 
-PAGES = {HERE.parent / "README.md": ledger, HERE.parents[1] / "README.md": short}
+_ROOT = Path(__file__).parents[2]
+PAGES = {_ROOT / "experiments" / "README.md": ledger, _ROOT / "README.md": short}
 
 
 def main() -> None:
