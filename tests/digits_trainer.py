@@ -1,18 +1,27 @@
-"""A trainer on digits, ready for its first step, and what tests of steps look at."""
+"""Quick runs on digits, a trainer ready for its first step, and what tests of steps look at."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+from seeds import SEED
 from torch import Tensor
 
 from vmcr2.data import open_data
-from vmcr2.runs import Trainer, recipe
+from vmcr2.runs import Config, Trainer, recipe
 
 CPU = torch.device("cpu")
 TOTAL = 1437
 """training images"""
+
+
+def quick(objective: str = "vmcr2", **changes: Any) -> Config:
+    """A run of a second: few epochs, a small network, a checkpoint after every epoch."""
+    small: dict[str, Any] = {"epochs": 6, "eval_every": 2, "checkpoint_seconds": 0.0, "hidden": (32,), "dim": 32}
+    if objective == "vmcr2":
+        small["atoms_per_class"] = 3
+    return recipe("digits", objective=objective, device="cpu", **{**small, "seed": SEED, **changes})
 
 
 def prepared(objective: str, device: str = "cpu", **settings: Any) -> Trainer:

@@ -75,7 +75,9 @@ def test_the_picture_of_the_house_is_true() -> None:
     picture = drawn()
     assert set(picture) == set(ROOMS)
     for room, names in picture.items():
-        assert set(names) == {found.module.split(".")[1] for found in across(room)}, f"CONTRIBUTING.md draws {room} wrong"
+        assert set(names) == {found.module.split(".")[1] for found in across(room)}, (
+            f"CONTRIBUTING.md draws {room} wrong"
+        )
 
 
 def test_data_flows_one_way() -> None:

@@ -8,24 +8,26 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from digits_trainer import quick
 from safetensors.torch import load_file
+from seeds import SEED
 
 import vmcr2
 from vmcr2.data import DATASETS, Source, Split, open_data
 from vmcr2.data._digits import DigitsReader
 from vmcr2.functional import maximal_rate_reduction
-from vmcr2.train import Config, TrainingError, UserError, evaluate_run, fit, recipe
-from vmcr2.train import _loop as loop
+from vmcr2.objectives import OBJECTIVES
+from vmcr2.runs import Config, Run, RunFolder, TrainingError, UserError, evaluate_run, fit, recipe
 
 ROOT = Path(vmcr2.__file__).parent.parent
-QUICK = {"epochs": 6, "eval_every": 2, "checkpoint_seconds": 0.0}
+Finished = Callable[[str], Run]
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -37,20 +39,33 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     }
 
 
+def files(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def timeless(run: Run) -> dict[str, Any]:
+    return {key: value for key, value in run.summary.items() if key != "seconds"}
+
+
 def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-@pytest.mark.parametrize(("objective", "least"), [("vmcr2", 0.98), ("mcr2", 0.97), ("ce", 0.97)])
-def test_digits_are_learned(objective: str, least: float, tmp_path: Path) -> None:
-    run = fit(recipe("digits", objective=objective), out=tmp_path / "run")
-    assert run.summary["test_accuracy"] >= least
-    if objective == "vmcr2":
-        assert run.summary["train_delta_r"] >= 40
-        assert run.summary["within_cosine"] >= 5 * run.summary["between_cosine"]
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_digits_are_learned(objective: str, tmp_path: Path) -> None:
+    """Five seeds gave accuracies of 0.975 to 0.992, ΔR of 48.5 to 49.1 (cross-entropy: 12), cosines 18 times apart."""
+    run = fit(recipe("digits", objective=objective, device="cpu", seed=SEED), out=tmp_path / "run")
+    assert run.summary["test_accuracy"] >= 0.96
     if objective == "ce":
-        assert run.summary["head_accuracy"] >= least
-    assert evaluate_run(tmp_path / "run")["test_accuracy"] == run.summary["test_accuracy"]
+        assert run.summary["head_accuracy"] >= 0.96
+    else:
+        assert run.summary["train_delta_r"] >= 44
+        assert run.summary["within_cosine"] >= 8 * run.summary["between_cosine"]
+    assert evaluate_run(tmp_path / "run", device="cpu")["test_accuracy"] == run.summary["test_accuracy"]
     evaluation = tmp_path / "run" / "evaluation.safetensors"
     assert evaluation.stat().st_size < 16 * 2**20
     confusion = load_file(evaluation)["confusion"]
@@ -88,39 +103,31 @@ def subspace_source() -> Source:
     return Planes("planes", None, ("a", "b", "c"), Reader())  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("objective", ["vmcr2", "mcr2", "ce"])
+@pytest.mark.parametrize("objective", OBJECTIVES)
 def test_known_subspaces_are_separated(objective: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = subspace_source()
-    monkeypatch.setattr(loop, "open_data", lambda name, path: source)
-    monkeypatch.setattr("vmcr2.train._load.build", lambda *_, **__: vmcr2.models.MLP(12, 12, (64,), batch_norm=True))
-    monkeypatch.setattr("vmcr2.train._step.plain", lambda images, index, size: images[index].float() / 255)
-    rate = {"vmcr2": 0.3, "mcr2": 0.03, "ce": 0.3}[objective]
-    config = Config(
-        objective=objective,
-        dim=12,
-        atoms_per_class=4,
-        batch_size=200,
-        epochs=80,
-        lr=rate,
-        schedule="cosine",
-        loss_scale=0.05 if objective == "vmcr2" else 1.0,
-        batch_expansion=0.3,
-        debias=True,
-        latch_every=20,
+    network = vmcr2.models.MLP(12, 12, (64,), batch_norm=True)
+    monkeypatch.setattr("vmcr2.models._settings.build", lambda *_, **__: network)
+    monkeypatch.setattr("vmcr2.data._pictures.plain", lambda images, index, size: images[index].float() / 255)
+    own: dict[str, Any] = {"lr": {"vmcr2": 0.3, "mcr2": 0.03, "ce": 0.3}[objective]}
+    if objective == "vmcr2":
+        own |= {"atoms_per_class": 4, "loss_scale": 0.05, "batch_expansion": 0.3, "debias": True, "latch_every": 20}
+    config = Config().replace(
+        objective=objective, dim=12, batch_size=200, epochs=80, schedule="cosine", device="cpu", seed=SEED, **own
     )
-    run = fit(config, out=tmp_path / "run")
+    run = fit(config, out=tmp_path / "run", source=subspace_source())
     assert run.summary["test_accuracy"] > 0.98
     if objective != "ce":
         assert run.summary["train_delta_r"] > 0.7 * maximal_rate_reduction(12, 3)
         assert run.summary["train_delta_r"] <= maximal_rate_reduction(12, 3) + 1e-6
 
 
-@pytest.mark.parametrize("objective", ["vmcr2", "mcr2", "ce"])
-def test_a_run_is_its_seed(objective: str, tmp_path: Path) -> None:
-    config = recipe("digits", objective=objective, **QUICK)
-    one, two = (fit(config, out=tmp_path / name) for name in ("one", "two"))
-    other = fit(config.replace(seed=1), out=tmp_path / "other")
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_a_run_is_its_seed(objective: str, finished: Finished, tmp_path: Path) -> None:
+    config, one = quick(objective), finished(objective)
+    two = fit(config, out=tmp_path / "two")
+    other = fit(config.replace(seed=SEED + 1), out=tmp_path / "other")
     assert same(weights(one.folder), weights(two.folder))
+    assert timeless(one) == timeless(two)
     assert not same(weights(one.folder), weights(other.folder))
     without = fit(config.replace(eval_every=0, checkpoint_seconds=100.0), out=tmp_path / "unwatched")
     assert same(weights(one.folder), weights(without.folder))  # looking changes nothing
@@ -143,21 +150,23 @@ class StopAfter:
         raise AssertionError(text)
 
 
+CROPS = {"augmentation": "crop", "crop_padding": 1}
+
+
 @pytest.mark.parametrize(
-    ("changes", "stop"),
+    ("objective", "changes", "stop"),
     [
-        ({"objective": "vmcr2", "latch_every": 2}, 3),
-        ({"objective": "vmcr2", "latch_every": 4, "latch_unit": "steps", "weight_end": 40.0}, 1),
-        ({"objective": "mcr2", "optimizer": "adamw", "lr": 1e-3, "nesterov": False}, 4),
-        ({"objective": "mcr2", "batch_size": 400, "memory": 900}, 3),  # which has wrapped around by then
-        ({"objective": "ce", "augmentation": "crop", "crop_padding": 1, "warmup_epochs": 2.0}, 5),
-        ({"objective": "ce", "augmentation": "crop", "crop_padding": 1, "average": 0.9}, 4),
-        ({"objective": "vmcr2", "sharpness": 0.05}, 5),
-        ({"objective": "vmcr2", "fresh_statistics": True, "latch_every": 2}, 5),
+        ("vmcr2", {"latch_every": 2}, 3),
+        ("vmcr2", {"latch_every": 4, "latch_unit": "steps", **CROPS}, 2),
+        ("vmcr2", {"codes": "flat", "codes_trace": 3.0}, 5),
+        ("mcr2", {"optimizer": "adamw", "lr": 1e-3}, 4),
+        ("mcr2", {"batch_size": 400, "memory": 900}, 3),  # which has wrapped around by then
+        ("ce", {"warmup_epochs": 2.0, **CROPS}, 5),
+        ("ce", {"average": 0.9, **CROPS}, 4),
     ],
 )
-def test_a_stopped_run_ends_bit_identical(changes: dict[str, Any], stop: int, tmp_path: Path) -> None:
-    config = recipe("digits", **QUICK, **changes)
+def test_a_stopped_run_ends_bit_identical(objective: str, changes: dict[str, Any], stop: int, tmp_path: Path) -> None:
+    config = quick(objective, **changes)
     whole = fit(config, out=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         fit(config, out=tmp_path / "stopped", listener=StopAfter(stop))
@@ -166,10 +175,12 @@ def test_a_stopped_run_ends_bit_identical(changes: dict[str, Any], stop: int, tm
     resumed = fit(config, out=tmp_path / "stopped", resume=True, listener=watcher)
     assert watcher.first == stop - 1  # the checkpoint of the epoch before: a real resumption
     assert same(weights(whole.folder), weights(resumed.folder))
-    timeless = {key: value for key, value in whole.summary.items() if key != "seconds"}
-    assert timeless == {key: value for key, value in resumed.summary.items() if key != "seconds"}
-    epochs = [json.loads(line)["epoch"] for line in (tmp_path / "stopped" / "metrics.jsonl").read_text().splitlines()]
-    assert epochs == list(range(1, 7))
+    assert timeless(whole) == timeless(resumed)
+    found = [lines(run.folder) for run in (whole, resumed)]
+    clocks = {"seconds", "images_per_second"}
+    plain = [[{key: line[key] for key in line if key not in clocks} for line in run] for run in found]
+    assert plain[0] == plain[1]
+    assert [line["epoch"] for line in plain[1]] == list(range(1, 7))
 
 
 def test_dropout_resumes_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,11 +190,11 @@ def test_dropout_resumes_where_it_was(tmp_path: Path, monkeypatch: pytest.Monkey
             torch.nn.Linear(64, 64),
             torch.nn.ReLU(),
             torch.nn.Dropout(0.5),
-            vmcr2.models.MLP(64, 128),
+            vmcr2.models.MLP(64, 32),
         )
 
-    monkeypatch.setattr("vmcr2.train._load.build", build)
-    config = recipe("digits", objective="ce", **QUICK)
+    monkeypatch.setattr("vmcr2.models._settings.build", build)
+    config = quick("ce")
     whole = fit(config, out=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         fit(config, out=tmp_path / "stopped", listener=StopAfter(3))
@@ -193,43 +204,57 @@ def test_dropout_resumes_where_it_was(tmp_path: Path, monkeypatch: pytest.Monkey
     assert same(weights(whole.folder), weights(resumed.folder))
 
 
+PROCESS = """
+import os, signal, sys
+from vmcr2.runs import fit, recipe
+
+class Kill:
+    def started(self, config, folder, first_epoch): pass
+    def note(self, text): pass
+    def epoch(self, record):
+        if record["epoch"] == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+killed, whole, *settings = sys.argv[1:]
+config = recipe("digits", device="cpu").with_settings(settings)
+if os.path.exists(killed):
+    fit(config, out=killed, resume=True)
+    fit(config, out=whole)
+else:
+    fit(config, out=killed, listener=Kill())
+"""
+
+
 def test_a_process_killed_for_real_ends_bit_identical(tmp_path: Path) -> None:
-    settings = ["--epochs", "40", "--set", "checkpoint_seconds=0", "--set", "eval_every=0"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "vmcr2", "train", "digits"]
-    subprocess.run(
-        [*command, "--out", str(tmp_path / "whole"), *settings], check=True, env=environment, capture_output=True
-    )
-    process = subprocess.Popen(
-        [*command, "--out", str(tmp_path / "killed"), *settings], env=environment, stdout=subprocess.DEVNULL
-    )
-    checkpoint = tmp_path / "killed" / "checkpoint" / "last.safetensors"
-    deadline = time.monotonic() + 60
-    while not checkpoint.exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    time.sleep(0.2)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    (checkpoint.parent / ".last.safetensors.1.tmp").write_bytes(b"half")  # as if it had been killed while writing
-    assert not (tmp_path / "killed" / "summary.json").exists(), "it finished before it was killed"
-    subprocess.run(
-        [*command[:4], "--resume", "--out", str(tmp_path / "killed")], check=True, env=environment, capture_output=True
-    )
-    assert same(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
-    assert not list((tmp_path / "killed").rglob("*.tmp"))
+    """By SIGKILL, between a line of metrics and its checkpoint."""
+    small = ["epochs=8", "hidden=32", "dim=32", "atoms_per_class=3", "checkpoint_seconds=0", f"seed={SEED}"]
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+
+    def process() -> int:
+        command = [sys.executable, "-c", PROCESS, str(killed), str(whole), *small]
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+        return subprocess.run(command, env=environment, check=False).returncode
+
+    assert process() == -signal.SIGKILL
+    (killed / "checkpoint" / ".last.safetensors.1.tmp").write_bytes(b"half")  # as if it had been killed while writing
+    assert [line["epoch"] for line in lines(killed)] == [1, 2, 3, 4, 5]
+    assert not (killed / "summary.json").exists()
+    assert process() == 0
+    assert same(weights(whole), weights(killed))
+    assert [line["epoch"] for line in lines(killed)] == list(range(1, 9))
+    assert not list(killed.rglob("*.tmp"))
 
 
-def test_resuming_a_finished_run_changes_nothing(tmp_path: Path) -> None:
-    config = recipe("digits", **QUICK)
-    first = fit(config, out=tmp_path / "run")
-    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
-    again = fit(config, out=tmp_path / "run", resume=True)
+def test_resuming_a_finished_run_changes_nothing(finished: Finished) -> None:
+    config, first = quick(), finished("vmcr2")
+    before = files(first.folder)
+    again = fit(config, out=first.folder, resume=True)
     assert again.summary == first.summary
-    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
-    with pytest.raises(UserError, match="other settings"):
-        fit(config.replace(lr=0.2), out=tmp_path / "run", resume=True)
+    with pytest.raises(UserError, match="was started with other settings: --resume takes the run's own"):
+        fit(config.replace(lr=0.2), out=first.folder, resume=True)
     with pytest.raises(UserError, match="already there"):
-        fit(config, out=tmp_path / "run")
+        fit(config, out=first.folder)
+    assert files(first.folder) == before
     assert torch.equal(first.classifier.bases, again.classifier.bases)
 
 
@@ -252,18 +277,18 @@ def stopped(config: Config, folder: Path) -> None:
 
 
 def test_a_run_does_not_go_on_over_other_data(tmp_path: Path, others: Source) -> None:
-    config = recipe("digits", **QUICK)
+    config = quick()
     stopped(config, tmp_path / "run")
-    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
-    with pytest.raises(UserError, match=r"run was begun with other training data than digits holds now: put back"):
+    before = files(tmp_path / "run")
+    with pytest.raises(UserError, match=r"run was started with other training data than digits holds now: put back"):
         fit(config, out=tmp_path / "run", resume=True, source=others)
-    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+    assert files(tmp_path / "run") == before
     assert fit(config, out=tmp_path / "run", resume=True).summary["epochs"] == 6  # over its own it does
 
 
 def test_a_folder_that_does_not_say_its_data_goes_on(tmp_path: Path) -> None:
     """As older versions made them."""
-    config = recipe("digits", **QUICK)
+    config = quick("ce")
     for index, data in enumerate(({"name": "digits"}, None)):
         folder = tmp_path / str(index)
         stopped(config, folder)
@@ -272,26 +297,34 @@ def test_a_folder_that_does_not_say_its_data_goes_on(tmp_path: Path) -> None:
         assert fit(config, out=folder, resume=True).summary["epochs"] == 6
 
 
-def test_a_finished_run_over_other_data_is_returned_with_a_word(tmp_path: Path, others: Source) -> None:
-    config = recipe("digits", **QUICK)
-    first = fit(config, out=tmp_path / "run")
+def test_a_finished_run_over_other_data_is_returned_with_a_word(finished: Finished, others: Source) -> None:
+    config, first = quick(), finished("vmcr2")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert fit(config, out=tmp_path / "run", resume=True).summary == first.summary
-    with pytest.warns(UserWarning, match="was begun with other training data than digits holds now"):
-        assert fit(config, out=tmp_path / "run", resume=True, source=others).summary == first.summary
+        assert fit(config, out=first.folder, resume=True).summary == first.summary
+    with pytest.warns(UserWarning, match="was started with other training data than digits holds now"):
+        assert fit(config, out=first.folder, resume=True, source=others).summary == first.summary
 
 
-def test_evaluating_over_other_data_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: Source) -> None:
-    fit(recipe("digits", **QUICK), out=tmp_path / "run")
-    monkeypatch.setattr("vmcr2.train._remeasure.open_data", lambda name, path: others)
-    with pytest.warns(UserWarning, match="figures made on these are not those of its summary"):
-        assert evaluate_run(tmp_path / "run")["test_accuracy"] < 1
+def test_evaluating_over_other_data_says_so(
+    finished: Finished, monkeypatch: pytest.MonkeyPatch, others: Source
+) -> None:
+    monkeypatch.setattr("vmcr2.runs._evaluate_run.open_data", lambda name, path: others)
+    with pytest.warns(UserWarning, match=r"figures of these data are not those of its summary\.json"):
+        assert evaluate_run(finished("vmcr2").folder, device="cpu")["test_accuracy"] < 1
+
+
+def test_evaluating_gives_the_figures_of_the_summary(finished: Finished) -> None:
+    for objective in OBJECTIVES:
+        run = finished(objective)
+        found = evaluate_run(run.folder, device="cpu")
+        assert found == {name: run.summary[name] for name in found}
+        assert "train_delta_r" in found
 
 
 def test_a_run_killed_while_its_folder_was_made_is_begun_by_resuming(tmp_path: Path) -> None:
     (tmp_path / "run" / "checkpoint").mkdir(parents=True)
-    config = recipe("digits", **QUICK)
+    config = quick("ce")
     with pytest.raises(UserError, match="--resume to go on"):
         fit(config, out=tmp_path / "run")
     assert fit(config, out=tmp_path / "run", resume=True).summary["epochs"] == 6
@@ -299,7 +332,7 @@ def test_a_run_killed_while_its_folder_was_made_is_begun_by_resuming(tmp_path: P
 
 def test_two_runs_without_a_folder_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    config = recipe("digits", epochs=1, eval_every=0, hidden=(32,))
+    config = quick(epochs=1)
     folders = {fit(config, resume=again).folder for again in (False, False, True)}
     assert len(folders) == len(list(Path("runs").iterdir())) == 3
     with pytest.raises(UserError, match="mlp"):
@@ -312,7 +345,7 @@ def test_the_caller_s_random_numbers_go_on_as_if_there_had_been_no_run(ends: str
     torch.manual_seed(5)
     expected = torch.rand(4)
     torch.manual_seed(5)
-    config = recipe("digits", objective="ce", epochs=1, eval_every=0, hidden=(32,))
+    config = quick("ce", epochs=1)
     if ends == "well":
         fit(config, out=tmp_path / "run")
     else:
@@ -326,38 +359,33 @@ def test_the_test_set_is_not_read_with_a_hold_out(tmp_path: Path, monkeypatch: p
         raise AssertionError("the test set was read")
 
     monkeypatch.setattr(Source, "test", forbidden)
-    run = fit(recipe("digits", holdout=200, **QUICK), out=tmp_path / "run")
+    run = fit(quick(holdout=200), out=tmp_path / "run")
     assert "holdout_accuracy" in run.summary
     assert not [key for key in run.summary if key.startswith("test")]
-    measured = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert any("holdout_accuracy" in record for record in measured)
+    assert any("holdout_accuracy" in record for record in lines(tmp_path / "run"))
     with pytest.raises(AssertionError, match="was read"):
-        fit(recipe("digits", **QUICK), out=tmp_path / "other")
+        fit(quick(epochs=1), out=tmp_path / "other")
 
 
-def test_a_set_smaller_than_the_batch_is_one_batch(tmp_path: Path) -> None:
-    run = fit(recipe("digits", batch_size=100_000, epochs=2, eval_every=0), out=tmp_path / "run")
-    steps = [json.loads(line)["step"] for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert steps == [1, 2]
+@pytest.mark.parametrize(("size", "per_epoch"), [(100_000, 1), (1000, 1), (479, 3), (500, 2)])
+def test_steps_of_an_epoch(size: int, per_epoch: int, tmp_path: Path) -> None:
+    """A set smaller than the batch is one batch; samples left over are not used in a pass."""
+    run = fit(quick("ce", batch_size=size, epochs=2, eval_every=0), out=tmp_path / "run")
+    assert [line["step"] for line in lines(tmp_path / "run")] == [per_epoch, 2 * per_epoch]
     assert run.summary["train_images"] == 1437
-
-
-def test_samples_left_over_are_not_used_in_a_pass(tmp_path: Path) -> None:
-    fit(recipe("digits", batch_size=1000, epochs=3, eval_every=0), out=tmp_path / "run")
-    steps = [json.loads(line)["step"] for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert steps == [1, 2, 3]
 
 
 def test_a_broken_loss_stops_the_run(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="broke in epoch"):
-        fit(recipe("digits", objective="ce", lr=1e30, epochs=20, schedule="constant"), out=tmp_path / "run")
+        fit(quick("ce", lr=1e30, schedule="constant"), out=tmp_path / "run")
     assert not (tmp_path / "run" / "summary.json").exists()
 
 
-def test_the_run_folder_is_complete(tmp_path: Path) -> None:
-    run = fit(recipe("digits", **QUICK), out=tmp_path / "run")
+def test_the_run_folder_is_complete(finished: Finished) -> None:
+    run = finished("vmcr2")
     names = {path.relative_to(run.folder).as_posix() for path in run.folder.rglob("*") if path.is_file()}
     assert names == {
+        ".lock",
         "config.json",
         "manifest.json",
         "metrics.jsonl",
@@ -369,20 +397,40 @@ def test_the_run_folder_is_complete(tmp_path: Path) -> None:
         "checkpoint/last.safetensors",
     }
     manifest = json.loads((run.folder / "manifest.json").read_text())
-    assert manifest["seed"] == 0
+    assert manifest["seed"] == SEED
     assert len(manifest["data"]["train_checksum"]) == 64
     assert manifest["torch"] == torch.__version__
     assert Config.from_json((run.folder / "config.json").read_text()) == run.config
-    assert set(load_file(run.folder / "objective.safetensors")) == {"dictionary", "codes", "latched"}
+    assert {"dictionary", "codes", "latched"} == set(load_file(run.folder / "objective.safetensors"))
 
 
 @pytest.mark.parametrize("holdout", [0, 200])
 def test_a_run_that_is_not_for_a_report_lacks_its_file_alone(holdout: int, tmp_path: Path) -> None:
-    config = recipe("digits", holdout=holdout, **QUICK)
+    config = quick(holdout=holdout)
     shown, plain = (fit(config, out=tmp_path / str(wanted), for_report=wanted) for wanted in (True, False))
     names = [{path.relative_to(run.folder) for path in run.folder.rglob("*")} for run in (shown, plain)]
     assert names[0] - names[1] == {Path("evaluation.safetensors")}
     assert names[1] < names[0]
     assert same(weights(shown.folder), weights(plain.folder))
-    timeless = [{key: value for key, value in run.summary.items() if key != "seconds"} for run in (shown, plain)]
-    assert timeless[0] == timeless[1]
+    assert timeless(shown) == timeless(plain)
+
+
+@pytest.mark.xfail(strict=True, reason="fit compares the settings before it waits for the lock, and not after")
+def test_who_waited_for_a_folder_does_not_go_on_in_another_s_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two --resume of other settings into one new folder: the second waits, and finds a run that is not its own."""
+    mine, theirs = quick("ce", epochs=2), quick("ce", epochs=2, lr=0.2)
+    held = RunFolder.held
+    came: list[Run] = []
+
+    def after_another(folder: RunFolder) -> Any:
+        if not came:
+            came.append(None)  # type: ignore[arg-type]
+            came[0] = fit(theirs, out=folder.path)
+        return held(folder)
+
+    monkeypatch.setattr(RunFolder, "held", after_another)
+    with pytest.raises(UserError, match="was started with other settings"):
+        fit(mine, out=tmp_path / "run", resume=True)
+    assert timeless(came[0])["epochs"] == 2

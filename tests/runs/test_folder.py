@@ -13,24 +13,39 @@ import pytest
 import torch
 
 from vmcr2 import __version__
+from vmcr2._shared import atomic
 from vmcr2.data import open_data
-from vmcr2.train import Config, UserError, _folder, recipe
-from vmcr2.train._folder import (
+from vmcr2.runs import (
     FORMAT,
+    RECIPES,
+    Config,
     RunFolder,
-    atomic,
-    default_folder,
-    manifest,
+    UserError,
+    _folder,
+    deciding_settings,
+    fit,
     read_tensors,
-    write_tensors,
+    recipe,
     write_text,
 )
+from vmcr2.runs._folder import default_folder, write_tensors
+from vmcr2.runs._manifest import manifest
 
 MANIFEST: dict[str, Any] = {"format": FORMAT}
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    """All files but the lock."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def started(path: Path, config: Config | None = None, **more: Any) -> RunFolder:
+    """A run as it is before its first epoch."""
+    folder = RunFolder(path)
+    with folder.held():
+        folder.create(config or Config(), MANIFEST | more)
+    return folder
 
 
 # ---- atomic writes
@@ -150,9 +165,8 @@ def test_damaged_tensors_are_a_users_error(tmp_path: Path, damage: str) -> None:
 
 
 def test_create_writes_what_will_run(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path / "deep" / "run")
     config = recipe("digits", epochs=3)
-    folder.create(config, MANIFEST | {"seed": 7})
+    folder = started(tmp_path / "deep" / "run", config, seed=7)
     assert set(contents(folder.path)) == {"config.json", "manifest.json", "metrics.jsonl"}
     assert folder.checkpoint.parent.is_dir()
     assert folder.read_config() == config
@@ -162,8 +176,7 @@ def test_create_writes_what_will_run(tmp_path: Path) -> None:
 
 
 def test_an_empty_folder_may_be_used(tmp_path: Path) -> None:
-    RunFolder(tmp_path).create(Config(), MANIFEST)
-    assert RunFolder(tmp_path).read_config() == Config()
+    assert started(tmp_path).read_config() == Config()
 
 
 @pytest.mark.parametrize("there", ["thesis.tex", ".hidden", "sub/"])
@@ -173,14 +186,19 @@ def test_a_folder_with_anything_in_it_is_left_alone(tmp_path: Path, there: str) 
     else:
         (tmp_path / there).write_text("my work")
     before = contents(tmp_path), sorted(tmp_path.rglob("*")), tmp_path.stat().st_mtime_ns
-    with pytest.raises(UserError, match="is already there: choose another --out") as caught:
-        RunFolder(tmp_path).create(Config(), MANIFEST)
-    assert str(tmp_path) in str(caught.value)
+    for attempt in (
+        lambda: RunFolder(tmp_path).create(Config(), MANIFEST),
+        lambda: fit(recipe("digits"), out=tmp_path),
+        lambda: fit(recipe("digits"), out=tmp_path, resume=True),
+    ):
+        with pytest.raises(UserError, match="is already there: choose another --out") as caught:
+            attempt()
+        assert str(tmp_path) in str(caught.value)
     assert (contents(tmp_path), sorted(tmp_path.rglob("*")), tmp_path.stat().st_mtime_ns) == before
 
 
 def test_a_run_is_not_created_over_a_run(tmp_path: Path) -> None:
-    RunFolder(tmp_path / "run").create(Config(), MANIFEST)
+    started(tmp_path / "run")
     before = contents(tmp_path)
     with pytest.raises(UserError, match="--resume"):
         RunFolder(tmp_path / "run").create(Config().replace(lr=1.0), MANIFEST)
@@ -198,7 +216,7 @@ def test_an_unwritable_place_is_a_users_error(tmp_path: Path) -> None:
     """Under a regular file nobody can make a folder, not even root."""
     (tmp_path / "file").write_text("my work")
     with pytest.raises(UserError, match=r"^cannot write to .*file/run: Not a directory$"):
-        RunFolder(tmp_path / "file" / "run").create(Config(), MANIFEST)
+        started(tmp_path / "file" / "run")
     assert contents(tmp_path) == {"file": b"my work"}
 
 
@@ -223,22 +241,22 @@ def test_a_run_killed_while_its_folder_was_made_is_begun_by_resuming(
     monkeypatch.setattr(os, "replace", kill)
     if writes < 2:
         with pytest.raises(Killed):
-            folder.create(Config(), MANIFEST)
+            started(folder.path)
     else:
-        folder.create(Config(), MANIFEST)
+        started(folder.path)
         folder.config.rename(tmp_path / "run" / ".config.json.77.tmp")
     monkeypatch.undo()
     assert not folder.config.exists()  # with it, it would be a run
     with pytest.raises(UserError, match="is already there: choose another --out, or --resume to go on with it"):
         folder.create(Config(), MANIFEST)
     folder.create(Config().replace(lr=1.0), MANIFEST, resume=True)
-    assert folder.read_config().lr == 1.0
+    assert folder.read_config().optim.lr == 1.0
     assert set(contents(folder.path)) == {"config.json", "manifest.json", "metrics.jsonl"}
 
 
 @pytest.mark.parametrize("there", ["thesis.tex", "checkpoint/last.safetensors", "model.safetensors"])
 def test_resuming_leaves_other_things_alone(tmp_path: Path, there: str) -> None:
-    RunFolder(tmp_path).create(Config(), MANIFEST)
+    started(tmp_path)
     (tmp_path / "config.json").unlink()
     (tmp_path / there).write_text("my work")
     before = contents(tmp_path)
@@ -247,21 +265,23 @@ def test_resuming_leaves_other_things_alone(tmp_path: Path, there: str) -> None:
     assert contents(tmp_path) == before
 
 
-def test_of_two_that_find_a_folder_free_one_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other comes in between the look and the making."""
-    mine, other = RunFolder(tmp_path / "run"), RunFolder(tmp_path / "run")
-    true_free = RunFolder._free
-
-    def beaten(self: RunFolder, resume: bool) -> bool:
-        free = true_free(self, resume)
-        if self is mine and not other.config.exists():
-            other.create(Config().replace(lr=7.0), MANIFEST)
-        return free
-
-    monkeypatch.setattr(RunFolder, "_free", beaten)
-    with pytest.raises(UserError, match="is already there"):
+def test_of_two_that_find_a_folder_free_one_has_it(tmp_path: Path) -> None:
+    """The other is done while the first waits for the lock."""
+    mine = RunFolder(tmp_path / "run")
+    mine.check_free()
+    other = started(tmp_path / "run", Config().replace(lr=7.0))
+    with mine.held(), pytest.raises(UserError, match="is already there"):
         mine.create(Config(), MANIFEST)
-    assert other.read_config().lr == 7.0
+    assert other.read_config().optim.lr == 7.0
+
+
+def test_clearing_leaves_the_lock_alone(tmp_path: Path) -> None:
+    folder = started(tmp_path / "run")
+    write_tensors(folder.checkpoint, {"a": torch.ones(2)})
+    with folder.held():
+        folder.clear()
+        assert [path.name for path in folder.path.iterdir()] == [".lock"]
+        folder.create(Config(), MANIFEST)  # free again
 
 
 def test_runs_of_one_second_have_folders_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,7 +297,7 @@ def test_runs_of_one_second_have_folders_of_their_own(tmp_path: Path, monkeypatc
     first = "runs/digits-vmcr2-seed3-20260102-030405"
     assert names == [first, f"{first}-2", f"{first}-3"]
     assert all(Path(name).is_dir() for name in names)  # taken when they were named
-    assert default_folder(Config(objective="ce")).name == "digits-ce-seed0-20260102-030405"
+    assert default_folder(Config().replace(objective="ce")).name == "digits-ce-seed0-20260102-030405"
 
 
 def test_a_default_folder_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,8 +318,7 @@ def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("found", [FORMAT + 1, FORMAT - 1, "1", None])
 def test_another_format_is_refused(tmp_path: Path, found: object) -> None:
-    folder = RunFolder(tmp_path)
-    folder.create(Config(), MANIFEST)
+    folder = started(tmp_path)
     folder.manifest.write_text(json.dumps({"format": found}))
     before = contents(tmp_path)
     with pytest.raises(UserError) as caught:
@@ -313,16 +332,14 @@ def test_another_format_is_refused(tmp_path: Path, found: object) -> None:
 
 @pytest.mark.parametrize("text", [b"", b"{", b"{}", b"[]", b"null", b'"format"', b"\xff\xfe\x00"])
 def test_a_damaged_manifest_is_refused(tmp_path: Path, text: bytes) -> None:
-    folder = RunFolder(tmp_path)
-    folder.create(Config(), MANIFEST)
+    folder = started(tmp_path)
     folder.manifest.write_bytes(text)
     with pytest.raises(UserError, match=r"manifest\.json is missing or damaged"):
         folder.read_config()
 
 
 def test_a_missing_manifest_is_refused(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    folder.create(Config(), MANIFEST)
+    folder = started(tmp_path)
     folder.manifest.unlink()
     with pytest.raises(UserError, match=r"manifest\.json is missing or damaged"):
         folder.read_config()
@@ -330,16 +347,14 @@ def test_a_missing_manifest_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"unknown_setting": 1}', b"\xff\xfe\x00"])
 def test_a_damaged_config_is_refused(tmp_path: Path, text: bytes) -> None:
-    folder = RunFolder(tmp_path)
-    folder.create(Config(), MANIFEST)
+    folder = started(tmp_path)
     folder.config.write_bytes(text)
     with pytest.raises(UserError, match=r"config\.json"):
         folder.read_config()
 
 
 def test_the_summary_comes_last_and_says_that_it_is_finished(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    folder.create(Config(), MANIFEST)
+    folder = started(tmp_path)
     with pytest.raises(UserError, match=r"has no summary\.json: the run did not finish"):
         folder.read_summary()
     folder.write_summary({"test_accuracy": 0.5, "epochs": 3})
@@ -349,8 +364,7 @@ def test_the_summary_comes_last_and_says_that_it_is_finished(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"\xff\xfe\x00"])
 def test_a_damaged_summary_is_a_users_error(tmp_path: Path, text: bytes) -> None:
-    folder = RunFolder(tmp_path)
-    folder.create(Config(), MANIFEST)
+    folder = started(tmp_path)
     folder.summary.write_bytes(text)
     with pytest.raises(UserError, match=r"summary\.json"):
         folder.read_summary()
@@ -360,8 +374,7 @@ def test_a_damaged_summary_is_a_users_error(tmp_path: Path, text: bytes) -> None
 
 
 def test_a_cut_off_line_of_metrics_is_passed_over(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    folder.create(Config(), MANIFEST)
+    folder = started(tmp_path)
     records = [{"epoch": epoch, "loss": 1 / epoch} for epoch in (1, 2, 3)]
     for record in records:
         folder.append(record)
@@ -378,8 +391,7 @@ def test_a_run_without_metrics_has_none(tmp_path: Path) -> None:
 
 
 def test_keep_metrics_drops_what_will_be_run_again(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    folder.create(Config(), MANIFEST)
+    folder = started(tmp_path)
     for epoch in range(1, 6):
         folder.append({"epoch": epoch, "loss": epoch / 10})
     with folder.metrics.open("a") as lines:
@@ -390,7 +402,7 @@ def test_keep_metrics_drops_what_will_be_run_again(tmp_path: Path) -> None:
     assert [record["epoch"] for record in folder.read_metrics()] == [1, 2, 3, 4]
     folder.keep_metrics(0)
     assert folder.read_metrics() == []
-    assert not list(tmp_path.glob(".*"))
+    assert not [path for path in tmp_path.rglob(".*") if path.name != ".lock"]
 
 
 # ---- manifest
@@ -408,4 +420,15 @@ def test_the_manifest_has_what_a_repetition_needs() -> None:
     assert found["device"]
     assert found["python"].count(".") == 2
     assert found["git_commit"] is None or len(found["git_commit"]) == 40
-    assert json.loads(json.dumps(found)) == found
+
+
+def test_the_manifest_keeps_the_recipe_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report compares a run with the recipe that it was made by, and not with today's."""
+    config = recipe("digits", lr=0.7, seed=5)
+    kept = json.loads(json.dumps(manifest(config, torch.device("cpu"), open_data("digits"))))["recipe"]
+    assert kept["lr"] == 0.3
+    assert deciding_settings(kept) == recipe("digits").deciding(seed=False)
+    own = config.replace(recipe="")
+    assert manifest(own, torch.device("cpu"), open_data("digits"))["recipe"] is None
+    monkeypatch.delitem(RECIPES, "digits-vmcr2")
+    assert manifest(config, torch.device("cpu"), open_data("digits"))["recipe"] is None

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 import torch
+from digits_trainer import quick
 
 import vmcr2
 from vmcr2.data import DataError, Source, Split, open_data
-from vmcr2.train import Run, UserError, fit, load_run, recipe
+from vmcr2.objectives import OBJECTIVES
+from vmcr2.runs import Run, UserError, fit, load_run
 
 
-@pytest.fixture(scope="module", params=["vmcr2", "mcr2", "ce"])
-def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    config = recipe("digits", objective=request.param, epochs=3, device="cpu")
-    return fit(config, out=tmp_path_factory.mktemp("runs") / "mine")
+@pytest.fixture(params=OBJECTIVES)
+def made(request: pytest.FixtureRequest, finished: Callable[[str], Run]) -> Run:
+    return finished(request.param)
 
 
 def test_it_is_the_run_that_was_made(made: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     test = open_data("digits").test()
-    for module in ("_load", "_loop"):
-        monkeypatch.setattr(f"vmcr2.train.{module}.open_data", None, raising=False)  # no data are needed
+    for module in ("_fit", "_evaluate_run"):
+        monkeypatch.setattr(f"vmcr2.runs.{module}.open_data", None)  # no data are needed
     torch.manual_seed(7)
     before = torch.get_rng_state()
     run = vmcr2.load_run(made.folder, device="cpu")
@@ -33,8 +35,19 @@ def test_it_is_the_run_that_was_made(made: Run, monkeypatch: pytest.MonkeyPatch)
     predicted = run.predict(test.images)
     assert torch.equal(predicted, made.predict(test.images))
     assert (predicted == test.labels).double().mean().item() == run.summary["test_accuracy"]
-    for a, b in zip(run.objective.state_dict().values(), made.objective.state_dict().values(), strict=True):
-        assert torch.equal(a, b)
+    state = made.objective.state_dict()
+    assert run.objective.state_dict().keys() == state.keys()
+    assert all(torch.equal(value, state[name]) for name, value in run.objective.state_dict().items())
+
+
+def test_weights_that_do_not_fit_are_said(made: Run, tmp_path: Path) -> None:
+    for path in made.folder.iterdir():
+        if path.is_file():
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"hidden": [33]}))
+    with pytest.raises(UserError, match=r"the weights in .* do not fit its config\.json"):
+        load_run(tmp_path, device="cpu")
 
 
 @pytest.mark.parametrize(
@@ -86,8 +99,10 @@ def test_as_many_classes_as_its_own_data_had(tmp_path: Path) -> None:
             return self._some(self._source.test())
 
     source = cast(Source, Three())
-    made = fit(recipe("digits", epochs=2, device="cpu"), out=tmp_path / "run", source=source)
-    assert torch.equal(load_run(made.folder).predict(source.test().images), made.predict(source.test().images))
+    made = fit(quick(epochs=2), out=tmp_path / "run", source=source)
+    assert torch.equal(
+        load_run(made.folder, device="cpu").predict(source.test().images), made.predict(source.test().images)
+    )
     config = json.loads((made.folder / "config.json").read_text())
     (made.folder / "config.json").write_text(json.dumps(config | {"data": "mine"}))
     with pytest.raises(DataError, match="'mine'"):
@@ -114,5 +129,5 @@ def test_a_run_is_announced_before_it_latches(tmp_path: Path, monkeypatch: pytes
 
     latch = vmcr2.VMCR2Loss.latch
     monkeypatch.setattr(vmcr2.VMCR2Loss, "latch", lambda *a, **k: (said.append("latch"), latch(*a, **k))[0])
-    fit(recipe("digits", epochs=1, device="cpu"), out=tmp_path / "run", listener=Listener())
+    fit(quick(epochs=1, eval_every=0), out=tmp_path / "run", listener=Listener())
     assert said == ["started", "latch", "epoch"], "latching on a large set takes a while"

@@ -80,7 +80,7 @@ def test_what_acted_with_every_objective_is_refused_with_every_one(name: str, ob
 
 
 def test_an_unknown_name_is_refused() -> None:
-    with pytest.raises(UserError, match="^it has made_up=3, a setting that this vmcr2 does not know$"):
+    with pytest.raises(UserError, match=r"^it has made_up=3, a setting that this vmcr2 does not know$"):
         Config.from_flat(old_flat("ce") | {"made_up": 3})
 
 

@@ -1,4 +1,4 @@
-"""What several rooms need and none owns: errors for people, files, suggestions, precision, streams. Torch only."""
+"""What several packages need and none owns: errors for people, files, settings, precision, streams. Imports only torch."""
 
 from ._errors import UserError
 from ._files import LOCK, atomic, lock

@@ -17,8 +17,8 @@ LOCK = ".lock"
 def atomic(path: Path) -> Iterator[Path]:
     """A temporary file that replaces ``path`` when the block ends without an error.
 
-    It lies in the same folder, because a replace is atomic only within one file system. It has the permissions of the
-    user's umask, whatever the writer leaves (safetensors: 0600).
+    It is in the same folder, because a replace is atomic only within one file system. It gets the permissions of the
+    user's umask, whatever the writer sets (safetensors: 0600).
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -34,9 +34,9 @@ def atomic(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def lock(folder: Path, *, patience: float = 0.0) -> Iterator[None]:
-    """Hold an existing folder: a second process that wants it gets a :class:`UserError` after ``patience`` seconds.
+    """Lock an existing folder: a second process that wants it gets a :class:`UserError` after ``patience`` seconds.
 
-    The lock goes with the process, also when it is killed. The file ``.lock`` stays, and means nothing by itself.
+    The lock ends with the process, also when it is killed. The file ``.lock`` stays, and means nothing by itself.
     """
     try:
         handle = (folder / LOCK).open("a")
@@ -45,7 +45,7 @@ def lock(folder: Path, *, patience: float = 0.0) -> Iterator[None]:
     with handle:
         try:
             import fcntl
-        except ImportError:  # Windows has none: there nothing is held
+        except ImportError:  # Windows has no fcntl: there nothing is locked
             yield
             return
         deadline = time.monotonic() + patience

@@ -1,4 +1,4 @@
-"""Values by the type of what they set: read from text, converted without loss, and described in words."""
+"""Values of settings by their type: read from text, converted without loss, and described in words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0"
 
 
 def parse(kind: Any, text: str) -> Any:
-    """The value that a text stands for; ValueError where it stands for none of that type."""
+    """The value that a text stands for; ValueError if it is not of that type."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         return None if text.lower() in ("none", "null", "") else parse(_not_none(arguments), text)
@@ -30,7 +30,7 @@ def parse(kind: Any, text: str) -> Any:
 
 
 def convert(kind: Any, value: Any) -> Any:
-    """The same value in that type, so that equal settings are equal runs; TypeError where something would be lost."""
+    """The same value in that type, so that equal settings are equal runs; TypeError if something would be lost."""
     if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0:
         value = value.item()  # NumPy's numbers and truth values become Python's
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)

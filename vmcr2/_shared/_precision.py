@@ -1,4 +1,4 @@
-"""Modules whose buffers are numbers, not activations."""
+"""Keeps a module's buffers in float32 or better, also if the network is in half precision."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ class PreciseBuffers(nn.Module):
 
 
 def precise_dtype() -> torch.dtype:
-    """The default dtype, or float32 where that is less."""
+    """Torch's default dtype, but at least float32."""
     return torch.promote_types(torch.get_default_dtype(), torch.float32)

@@ -1,6 +1,6 @@
 """Settings as frozen dataclasses. A field says which values it takes, when it acts, and whether it decides a result.
 
-A section of settings lies beside the room that uses it (``DataSettings`` in data, ``VMCR2Settings`` in objectives, …).
+A section of settings is in the package that uses it (``DataSettings`` in data, ``VMCR2Settings`` in objectives, …).
 In Python a setting is an attribute of its section. Everywhere else (``config.json``, ``--set``, hashes) it has one flat
 name, which is the attribute's unless :func:`setting` gives another.
 """
@@ -20,7 +20,7 @@ from ._kinds import convert, described
 
 @dataclass(frozen=True)
 class Rule:
-    """What holds for a setting beside its type."""
+    """The rule for a setting, besides its type."""
 
     name: str | None = None
     above: float | None = None
@@ -30,9 +30,9 @@ class Rule:
     only_with: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     """Flat names of other settings, and the values with which this one acts."""
     unsets: str | None = None
-    """Flat name of another setting that this one takes the place of: the other becomes None."""
+    """Flat name of another setting that this one replaces: the other becomes None."""
     decides: bool = True
-    """Whether it can change what is learned. Where, how fast and how often a run is watched cannot."""
+    """Whether it can change what is learned. The place, the speed and the frequency of measurements cannot."""
 
 
 def setting(default: Any, **rule: Any) -> Any:

@@ -1,7 +1,7 @@
-"""Work beside the main stream: on CUDA a fork and a join, which a captured graph keeps as branches; elsewhere nothing.
+"""Work beside the main stream: on CUDA a fork and a join, which a captured graph keeps as branches. Elsewhere nothing.
 
-The discipline that makes it safe without ``record_stream``: what a branch reads stays alive until the join, what it
-makes is read after the join, and a lane forks anew from the main stream before it is used again.
+Three rules make it safe without ``record_stream``: what a branch reads stays alive until the join; what it writes is
+read only after the join; and a lane waits for the main stream before it is used again.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class Aside:
     """``with Aside(z) as side:`` runs its block beside what follows; ``side.join()`` before the results are read.
 
     Args:
-        tensor: anything on the device in question.
-        lane: branches that run at the same time take different lanes.
+        tensor: any tensor on the device.
+        lane: branches that run at the same time need different lanes.
 
     >>> with Aside(torch.ones(1)) as side:
     ...     two = torch.ones(1) + 1
@@ -53,6 +53,6 @@ class Aside:
             self._context.__exit__(kind, error, trace)
 
     def join(self) -> None:
-        """The current stream waits for the block, though not for what its lane does later."""
+        """The current stream waits for the block, but not for what its lane does later."""
         if self._lane is not None and self._done is not None:
             torch.cuda.current_stream(self._lane.device).wait_event(self._done)

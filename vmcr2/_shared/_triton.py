@@ -1,4 +1,4 @@
-"""Whether kernels in Triton can be used. It comes with torch's CUDA builds for Linux, and is nowhere required."""
+"""Whether Triton kernels can be used. Triton comes with torch's CUDA builds for Linux, and is never required."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from torch import Tensor
 
 @functools.cache
 def has_triton() -> bool:
-    """Whether the package is there."""
+    """Whether the package is installed."""
     return importlib.util.find_spec("triton") is not None
 
 
 def fits_triton(x: Tensor) -> bool:
-    """A tensor on a CUDA device, outside of torch.compile (which fuses by itself), small enough for 32-bit indices."""
+    """Whether a tensor is on a CUDA device, outside torch.compile (which fuses itself), and fits 32-bit indices."""
     return x.is_cuda and not torch.compiler.is_compiling() and x.numel() < 2**31 and has_triton()

@@ -1,7 +1,8 @@
-"""The augmentations of the paper's appendix, in batches on the device where the whole set lies as uint8.
+"""The augmentations of the paper's appendix. They run in batches on the device that holds the whole set as uint8.
 
-Static shapes, no synchronisation, no generator: each decision is a hash of (seed, draw, sample index), see ``_keys``.
-So an epoch's images do not depend on batch size, order or process, and a CUDA graph replays with a new ``draw``.
+Shapes are static, and nothing waits for the device. There is no generator: each random decision is a hash of
+(seed, draw, sample index), see ``_keys``. So an epoch's images do not depend on batch size, order or
+process, and a CUDA graph can be replayed with a new ``draw``.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def augment_crop(
         seed: of the run.
         size: height and width of the result.
         padding: of zeros (black) on every side, before cropping.
-        flip: mirror every second image, by chance.
+        flip: mirror each image with probability 1/2.
 
     >>> images = torch.full((5, 1, 28, 28), 255, dtype=torch.uint8)
     >>> batch = augment_crop(images, torch.tensor([3, 0]), torch.tensor(0), seed=0)
@@ -94,8 +95,8 @@ def augment_resized_crop(
 ) -> Tensor:
     """RandomResizedCrop(size), RandomHorizontalFlip, ToTensor: float32 (n, C, size, size) in [0, 1].
 
-    A box whose share of the image's area is uniform in ``scale`` and whose log aspect is uniform in log ``ratio``,
-    resized with antialiasing. Other arguments as in :func:`augment_crop`.
+    Cuts a box out of each image and resizes it with antialiasing. The box's share of the image's area is uniform in
+    ``scale``, and the log of its aspect ratio is uniform in log ``ratio``. Other arguments as in :func:`augment_crop`.
 
     >>> images = torch.full((5, 3, 64, 64), 51, dtype=torch.uint8)
     >>> batch = augment_resized_crop(images, torch.tensor([3, 0]), torch.tensor(0), seed=0)
@@ -163,8 +164,8 @@ def flip_only(images: Tensor, index: Tensor, draw: Tensor, *, seed: int, size: i
 def plain(images: Tensor, index: Tensor, *, size: int) -> Tensor:
     """For evaluation: float32 (n, C, size, size) in [0, 1], nothing random.
 
-    Smaller images are centred on black, so that MNIST's 28×28 keep the size they have in training crops; images of
-    the size stay as they are; larger ones are resized, bilinear with antialiasing.
+    Smaller images are centred on black, so that MNIST's 28×28 keep the size that they have in training crops. Images of
+    this size stay as they are. Larger ones are resized, bilinear with antialiasing.
 
     >>> plain(torch.full((1, 1, 2, 2), 255, dtype=torch.uint8), torch.tensor([0]), size=4)[0, 0]
     tensor([[0., 0., 0., 0.],
@@ -185,7 +186,7 @@ def plain(images: Tensor, index: Tensor, *, size: int) -> Tensor:
 
 
 def normalize(x: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """(x − mean) / std per channel, for the recipes that have it; x is (n, C, H, W).
+    """(x − mean) / std per channel, for recipes that standardise; x is (n, C, H, W).
 
     >>> normalize(torch.ones(1, 2, 1, 1), (0.5, 0.0), (0.5, 2.0)).flatten()
     tensor([1.0000, 0.5000])
@@ -198,7 +199,7 @@ def normalize(x: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
 
 
 def _constants(values: Sequence[float], like: Tensor) -> Tensor:
-    # filled on the device: a copy from the host would synchronise, and cannot be captured
+    # filled on the device: a copy from the host would wait for the device, and cannot be captured
     return torch.stack([like.new_full((1, 1), float(value)) for value in values])
 
 

@@ -21,7 +21,7 @@ class DataInfo:
     train_size: int
     test_size: int
     files: tuple[str, ...] = ()
-    """the raw files to have, for a person; alternatives are separate entries"""
+    """the raw files that a person needs; alternatives are separate entries"""
     md5: Mapping[str, str] = field(default_factory=dict)
     """published md5 of raw files, by file name or by folder/name"""
     content: str | None = None
@@ -132,7 +132,7 @@ DATASETS: dict[str, DataInfo] = {info.name: info for info in _ALL}
 
 
 def describe(name: str) -> DataInfo:
-    """The catalogue's entry, or an error that offers the nearest name."""
+    """The catalogue's entry, or an error that suggests the nearest name."""
     if name in DATASETS:
         return DATASETS[name]
     near = difflib.get_close_matches(name, DATASETS, n=1)

@@ -20,7 +20,7 @@ _PIXELS = 3 * 32 * 32
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a layout keeps things. Binary records are ``label_bytes`` labels, the last one ours, then the pixels."""
+    """Where a layout keeps its files. A binary record is ``label_bytes`` labels, the last one ours, then the pixels."""
 
     folder: str
     archive: str

@@ -1,4 +1,4 @@
-"""``augment_crop`` as one Triton kernel: decisions, crop, mirror and scaling in one pass, the same to the last bit.
+"""``augment_crop`` as one Triton kernel: it decides, crops, mirrors and scales in one pass, with the same bits.
 
 torch needs some sixty small kernels, most of them for the hash: 0.2 ms for 2000 images on an H200.
 """

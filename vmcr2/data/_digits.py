@@ -1,4 +1,4 @@
-"""scikit-learn's embedded digits: the default, which needs no download."""
+"""The digits of scikit-learn: the default data set, which needs no download."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._split import Part, Reader, Split, make_split
 
 
 class DigitsReader(Reader):
-    """1797 images of 8×8, split 80/20 by class, once and for all: no seed of a run moves an image across."""
+    """1797 images of 8×8. Every class is split 80/20, always in the same way, whatever the seed of a run."""
 
     def __init__(self, info: DataInfo) -> None:
         super().__init__(None, tuple("0123456789"))

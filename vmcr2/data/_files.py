@@ -1,4 +1,4 @@
-"""Bytes out of a folder or a .tar.gz, with errors that name the file."""
+"""Reads bytes from a folder or a .tar.gz, with errors that name the file."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 
 from ._errors import DataError
 
-# The largest raw file known is CIFAR-100's train (155 MB): what claims to be far larger is not one of them, and must
-# not fill the memory.
+# The largest raw file known is CIFAR-100's train (155 MB): a file that claims to be far larger is not one of
+# them, and must not fill the memory.
 _MAX_MEMBER = 1 << 30
 
 
@@ -41,7 +41,7 @@ def read_gzip(path: Path) -> bytes:
 
 
 def md5(path: Path) -> str:
-    """The published kind of checksum; it guards against accidents, not against malice."""
+    """The kind of checksum that is published. It detects accidents, not attacks."""
     digest = hashlib.md5(usedforsecurity=False)
     try:
         with path.open("rb") as stream:
@@ -59,7 +59,7 @@ class Folder:
     path: Path
 
     def label(self, name: str) -> str:
-        """How an error calls a file."""
+        """The name of a file in an error."""
         return str(self.path / name)
 
     def read(self, names: Sequence[str]) -> list[bytes]:
@@ -69,13 +69,13 @@ class Folder:
 
 @dataclass(frozen=True)
 class Archive:
-    """Files under one top folder of a .tar.gz. Nothing is written to disk, so a member's path can lead nowhere."""
+    """Files under one top folder of a .tar.gz. Nothing is written to disk, so a member's path does no harm."""
 
     path: Path
     top: str
 
     def label(self, name: str) -> str:
-        """How an error calls a file."""
+        """The name of a file in an error."""
         return f"{self.path}:{self.top}/{name}"
 
     def read(self, names: Sequence[str]) -> list[bytes]:
@@ -98,7 +98,7 @@ class Archive:
         return [found[name] for name in names]
 
     def _content(self, archive: tarfile.TarFile, member: tarfile.TarInfo, name: str) -> bytes:
-        # isreg: a link would be followed to another member, which nobody packs into these archives honestly
+        # isreg: a link would be followed to another member, and the published archives have no links
         stream = archive.extractfile(member) if member.isreg() and member.size <= _MAX_MEMBER else None
         if stream is None:
             raise DataError(f"{self.label(name)} is not a plain file of a sane size: fetch the archive again")
@@ -106,7 +106,7 @@ class Archive:
 
 
 def top_folder(path: Path) -> str:
-    """The first folder in a .tar.gz, by which its layout is known."""
+    """The first folder in a .tar.gz, which tells its layout."""
     try:
         with tarfile.open(path, "r|gz") as archive:
             first = archive.next()

@@ -1,4 +1,4 @@
-"""Training samples set aside: a part of every class."""
+"""Sets training samples aside: a part of every class."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from torch import Tensor
 from .._shared import UserError
 from ._split import Split
 
-_SEED = 20220331  # has no meaning and never changes: every run of every seed holds out the same images
+_SEED = 20220331  # arbitrary, and never changes: every run of every seed holds out the same images
 
 
 def hold_out(split: Split, count: int, num_classes: int) -> tuple[Split, Split]:
-    """(training, held out): ``count`` images, each class by its share, the same for every run."""
+    """(training, held out): ``count`` images of all classes, in proportion to their sizes, the same for every run."""
     total = len(split.labels)
     if not 0 < count < total:
         raise UserError(f"holdout must lie between 1 and {total - 1} for these {total} training images, got {count}")
@@ -24,9 +24,9 @@ def hold_out(split: Split, count: int, num_classes: int) -> tuple[Split, Split]:
 
 
 def stratified(labels: Tensor, count: int, num_classes: int, *, seed: int, keep: int = 0) -> Tensor:
-    """Which of the samples to set aside, (m,) bool: ``count`` of them, each class by its share.
+    """Which samples to set aside, (m,) bool: ``count`` of them, from each class in proportion to its size.
 
-    At least ``keep`` samples of every class stay, so that fewer than ``count`` may be set aside.
+    At least ``keep`` samples of every class stay, so fewer than ``count`` may be set aside.
     """
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     sizes = torch.bincount(labels, minlength=num_classes)

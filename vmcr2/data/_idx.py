@@ -56,7 +56,7 @@ class IdxReader(Reader):
         return make_split(images, labels, self.info.image_shape, self.info.classes, str(path))
 
     def raw_files(self) -> dict[str, Path]:
-        """The gzipped ones; the md5 of unpacked files is not published."""
+        """The gzipped files. For unpacked ones no md5 is published."""
         return {name: self.folder / name for name in self.info.md5 if (self.folder / name).is_file()}
 
 
@@ -81,7 +81,7 @@ def _by(sizes: tuple[int, ...] | list[int]) -> str:
 
 
 def _locate(folder: Path, stem: str, kind: str, rank: int) -> Path:
-    """The spelling that is there; the published one if none is."""
+    """The spelling that exists; the published one if none does."""
     published = folder / f"{stem}-{kind}-idx{rank}-ubyte.gz"
     spellings = (published, published.with_suffix(""), folder / f"{stem}-{kind}.idx{rank}-ubyte")
     return next((path for path in spellings if path.is_file()), published)

@@ -1,9 +1,9 @@
 """Random decisions as a function of (seed, draw, sample) alone: integers hashed on the device.
 
-A generator's numbers depend on how many were drawn before, hence on how an epoch is cut into batches and on which
-process holds which part. A hash of the sample's number does not; it needs no state in a checkpoint and no
+A generator's numbers depend on how many were drawn before. So they depend on how an epoch is cut into batches, and on
+which process holds which part. A hash of the sample's number does not. It needs no state in a checkpoint and no
 synchronisation in a captured graph. The hash is splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
-generators, OOPSLA 2014) in int64, whose products wrap.
+generators, OOPSLA 2014) in int64, whose products wrap around.
 """
 
 from __future__ import annotations

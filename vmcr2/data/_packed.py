@@ -1,4 +1,4 @@
-"""One safetensors file per data set: four tensors and what describes them."""
+"""Packed data sets: one safetensors file each, with four tensors and their description."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORMAT = "vmcr2-data-1"
 
 
 def packed_name(info: DataInfo) -> str:
-    """The file name under which a packed data set is looked for."""
+    """The file name of a packed data set."""
     return f"{info.name}.safetensors"
 
 
@@ -43,7 +43,7 @@ class PackedReader(Reader):
         """The two tensors of one split; the file is mapped, so the other split's bytes are not read."""
         try:
             with safe_open(self.file, framework="pt") as handle:
-                # cloned: the tensors map the file, and would change or crash with it after their checksum was verified
+                # cloned: the tensors map the file, and if it changed after this check, they would change or crash
                 images = handle.get_tensor(f"{part}_images").clone()
                 labels = handle.get_tensor(f"{part}_labels").clone()
         except (SafetensorError, OSError) as error:
@@ -65,16 +65,16 @@ class PackedReader(Reader):
         return split
 
     def read(self, part: Part) -> Split:
-        """The split; the checksum was verified against the recorded one, there is nothing to keep."""
+        """The split. Its checksum is recorded already, so there is nothing to keep."""
         return self.load(part)
 
     def checksum(self, part: Part) -> str:
-        """As recorded; nothing is read."""
+        """The recorded one; nothing is read."""
         return self._recorded[part]
 
 
 def write_packed(info: DataInfo, class_names: tuple[str, ...], train: Split, test: Split, target: Path) -> None:
-    """Both splits into one new file, which appears whole or not at all."""
+    """Write both splits into one new file, which appears whole or not at all."""
     tensors = {
         "train_images": train.images,
         "train_labels": train.labels,

@@ -1,8 +1,8 @@
-"""Pickles of CIFAR's python layout, read without running anything that they name.
+"""Reads the pickles of CIFAR's python layout without running anything that they name.
 
-A pickle is a program: it names functions, and the stock loader imports and calls them. Here the few names that arrays
-need stand for inert look-alikes, so that neither numpy nor anything else is ever called on a pickle's behalf; every
-other name is refused before it is imported.
+A pickle is a program: it names functions, and Python's loader imports and calls them. Here the few names that arrays
+need stand for harmless look-alikes, so a pickle can call neither numpy nor anything else. Every other name is refused
+before it is imported.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _RefusedError(Exception):
 
 
 class _Name:
-    """A global the pickle may name: callable or not, never changeable."""
+    """A name that a pickle may use. It may be callable, and it cannot be changed."""
 
     __slots__ = ("_call",)
 

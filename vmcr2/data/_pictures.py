@@ -24,7 +24,7 @@ class Pictures:
         self.images = split.images.to(device)
         self.labels = split.labels.to(device)
         self.host_labels = split.labels
-        """The same labels, where a look at them does not wait for the device."""
+        """The same labels on the host, where reading them does not wait for the device."""
         self._settings = settings
         self._seed = seed
 

@@ -16,8 +16,8 @@ def resample(
 
     The box of a sample is rows top..top+height and columns left..left+width, tensors of shape (n,). Same filter as
     Pillow's ``resize(BILINEAR)`` of the cropped image and ``interpolate(antialias=True)``, without rounding to bytes.
-    Only gathers and elementwise sums in a fixed order: every image's result is the same to the bit in any batch,
-    which a batched matrix product would not promise.
+    It uses only gathers and elementwise sums in a fixed order. So an image's result is the same, bit for bit, in any
+    batch. A batched matrix product does not promise that.
     """
     channels = torch.arange(images.shape[1], device=images.device)[None, :, None]
     rows, row_weights = _taps(top, height, images.shape[2], size)

@@ -18,21 +18,21 @@ class DataSettings(Settings):
     name: str = setting("digits", name="data")
     """Name of the data set."""
     path: str | None = setting(None, name="data_path", decides=False)
-    """Where it lies: a packed file, or a folder. None looks in the usual places."""
+    """Where it is: a packed file, or a folder. None looks in the usual places."""
     holdout: int = setting(0, at_least=0)
-    """Training images set aside to choose by, stratified, the same for every seed. The test set is then not read."""
+    """Training images set aside to compare settings on, the same for every seed. The test set is then not read."""
     augmentation: Augmentation = "none"
     """"crop" (pad, random crop, flip), "flip" (resize, flip), "resized-crop" (of random area and shape), "none"."""
     crop_padding: int = setting(8, at_least=0, only_with={"augmentation": ("crop",)})
     """Black border that "crop" adds before it cuts."""
     flip: bool = setting(True, only_with={"augmentation": ("crop", "flip", "resized-crop")})
-    """Whether the augmentation mirrors every other image."""
+    """Whether the augmentation mirrors images, each with probability 1/2."""
     image_size: int = setting(8, at_least=1)
     """Height and width that the network sees."""
     mean: tuple[float, ...] = ()
-    """Subtracted, one number per channel. Empty for none, as in Table 2 of the paper."""
+    """Subtracted from the images, one number per channel. Empty for none, as in Table 2 of the paper."""
     std: tuple[float, ...] = setting((), above=0)
-    """Divided by, one number per channel."""
+    """The images are divided by it, one number per channel."""
 
     def contradictions(self) -> Iterator[str]:
         """Mean and std need each other."""

@@ -1,4 +1,4 @@
-"""Finding a data set, opening it, packing it, verifying it."""
+"""Finds, opens, packs and verifies data sets."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _SUBFOLDERS = {"mnist": ("MNIST/raw",), "fashion-mnist": ("FashionMNIST/raw",)}
 
 @dataclass(frozen=True)
 class Source:
-    """An opened data set. Opening reads class names alone; ``train()`` and ``test()`` read their own files alone."""
+    """An opened data set. Opening reads only class names; ``train()`` and ``test()`` read only their own files."""
 
     name: str
     path: Path | None
-    """the packed file, the raw folder or archive; None for what is embedded"""
+    """the packed file, the raw folder or archive; None for digits, which scikit-learn contains"""
     class_names: tuple[str, ...]
     _reader: Reader = field(repr=False, compare=False)
 
@@ -48,17 +48,17 @@ class Source:
         return self._reader.read("test")
 
     def training_only(self) -> Source:
-        """The same for who makes many runs and must not look at the test images: those for training are read once."""
+        """The same without a way to the test images, for many runs: the training images are read once."""
         return dataclasses.replace(self, _reader=TrainingOnly(self._reader))
 
     @property
     def checksum(self) -> str:
-        """sha256 over the content of both splits; a packed file has it written down, raw files are read for it."""
+        """sha256 over the content of both splits. A packed file has it recorded; raw files are read for it."""
         return joint_checksum(self._reader.checksum("train"), self._reader.checksum("test"))
 
     @property
     def train_checksum(self) -> str:
-        """sha256 over the training split alone, for who must not touch the test images."""
+        """sha256 over the training split alone, for callers that must not read the test images."""
         return self._reader.checksum("train")
 
     @property
@@ -84,7 +84,7 @@ def open_data(name: str, path: Path | str | None = None) -> Source:
     """
     info = describe(name)
     if name == "digits":
-        if path:  # a run would write it down as where its images lay
+        if path:  # a run would record it as the place of its images
             raise DataError(
                 f"digits is part of scikit-learn and needs no path, got {path}: leave --data (data_path) out"
             )
@@ -116,16 +116,16 @@ def pack(name: str, source: Path | str, target: Path | str) -> Path:
     if target.exists():
         raise DataError(f"{target} exists and is not overwritten: remove it, or name another target")
     train, test = reader.read("train"), reader.read("test")
-    _remark(info, reader, train, test)  # now, because the md5 of raw files says nothing of the packed one
+    _remark(info, reader, train, test)  # now, because the md5 of raw files says nothing about the packed one
     write_packed(info, reader.class_names, train, test, target)
     return target
 
 
 def verify(name: str, path: Path | str | None = None) -> str:
-    """Read everything, compare with every checksum there is, and say in one line what it is.
+    """Read everything, compare it with every known checksum, and describe it in one line.
 
-    Fewer or more images than published are said, not refused. Data of the published size must have the published
-    content, where that is known.
+    Fewer or more images than published are no error: the line says so. Data of the published size must have the
+    published content, where that is known.
 
     >>> print(verify("digits")[:56])
     digits: 1437 + 360 images of 1×8×8, 10 classes, as publi
@@ -142,7 +142,7 @@ def verify(name: str, path: Path | str | None = None) -> str:
 
 
 def _remark(info: DataInfo, reader: Reader, train: Split, test: Split) -> str:
-    """How two splits that were read compare with what was published; an error if they should be that and are not."""
+    """How two splits compare with what was published; an error if they have its size but not its content."""
     sizes = len(train.labels), len(test.labels), len(reader.class_names)
     if sizes != (info.train_size, info.test_size, info.classes):
         return f"not the published {info.train_size} + {info.test_size} images of {info.classes} classes"
@@ -172,7 +172,7 @@ def _default_places() -> list[Path]:
 
 
 def _place(path: Path | str) -> Path:
-    """A path that somebody has given; a shell leaves the ~ of ``--data=~/x`` alone."""
+    """A path that a person has given. A shell does not expand the ~ of ``--data=~/x``."""
     return Path(os.path.expanduser(path))
 
 

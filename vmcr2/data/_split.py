@@ -86,7 +86,7 @@ class Reader(ABC):
         return self._checksums[part]
 
     def raw_files(self) -> dict[str, Path]:
-        """The raw files by their catalogue names, for the published md5; those that are there."""
+        """The raw files that exist, by their catalogue names, for the published md5."""
         return {}
 
 
@@ -115,5 +115,5 @@ class TrainingOnly(Reader):
         return self._reader.checksum("train")
 
     def _refuse_test(self, part: Part) -> None:
-        if part != "train":  # a mistake in the program, never a person's
+        if part != "train":  # a mistake in the program, never the user's
             raise RuntimeError("the test images were asked for, but this data set was opened for training alone")

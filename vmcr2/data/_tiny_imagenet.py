@@ -46,7 +46,7 @@ class TinyImageNetReader(Reader):
         super().__init__(folder, _class_names(folder / "words.txt", self.wnids))
 
     def load(self, part: Part) -> Split:
-        """Every JPEG of one split, decoded; a minute for the 100,000 training images, so pack them."""
+        """Every JPEG of one split, decoded. The 100,000 training images take a minute, so pack them."""
         pillow = _pillow()
         files = self._train_files() if part == "train" else self._test_files()
         images = np.empty((len(files), *self.info.image_shape), np.uint8)
@@ -81,7 +81,7 @@ class TinyImageNetReader(Reader):
 
 def _pillow() -> ModuleType:
     try:
-        from PIL import Image  # here, because Pillow is an extra
+        from PIL import Image  # here, so that nothing else imports Pillow
     except ImportError as error:
         raise DataError("reading JPEG files needs Pillow: pip install pillow") from error
     return Image

@@ -26,7 +26,7 @@ class Position(NamedTuple):
 
 
 def save_checkpoint(path: Path, step: Step, position: Position) -> None:
-    """Write the state after a whole epoch."""
+    """Write the state after an epoch."""
     tensors = {f"model.{name}": value for name, value in step.network.state_dict().items()}
     tensors |= {f"objective.{name}": value for name, value in step.objective.module.state_dict().items()}
     if step.average is not None:
@@ -42,7 +42,7 @@ def save_checkpoint(path: Path, step: Step, position: Position) -> None:
 
 
 def load_checkpoint(path: Path, step: Step) -> Position:
-    """Put the state back in place."""
+    """Restore the state."""
     tensors, metadata = read_tensors_with_metadata(path)
     step.network.load_state_dict(_under("model.", tensors))
     step.objective.module.load_state_dict(_under("objective.", tensors))
@@ -73,9 +73,9 @@ def _position(path: Path, metadata: dict[str, str]) -> Position:
 
 
 def _beside(parameter: Tensor, value: Tensor) -> Tensor:
-    """A value of the optimiser as it would have made it: a momentum is laid out in memory as its parameter is.
+    """A value for the optimiser. A momentum gets the memory layout of its parameter.
 
-    A fused optimiser walks both in one order, and on a GPU the convolutions' weights are not in the usual one.
+    A fused optimiser walks through both in one order, and on a GPU the weights of convolutions are not in the usual one.
     """
     if value.shape != parameter.shape:  # a counter of steps
         return value.to(parameter.device)

@@ -109,7 +109,7 @@ class Config:
         return config
 
     def check_acting(self, names: Iterable[str]) -> None:
-        """What somebody has set for this run must do something in it."""
+        """A setting that does nothing in this run is a :class:`UserError`."""
         for name in names:
             if reason := _idle(name, self.flat(), _known(self.objective)):
                 raise UserError(f"{name} {reason}: leave it out")
@@ -122,8 +122,8 @@ class Config:
     def deciding(self, *, seed: bool = True) -> dict[str, Any]:
         """What decides the result, by flat name: runs that are equal here learn the same.
 
-        Left out are what cannot act, the recipe's name, where and how fast the run is made, and how often it is
-        watched. Without ``seed`` it is the identity of runs to average over.
+        Left out are settings that cannot act, the recipe's name, where and how fast the run is made, and how often it
+        is measured. Runs that are equal without the ``seed`` are averaged.
         """
         known = _known(self.objective)
         return {
@@ -171,7 +171,7 @@ class Config:
 def deciding_settings(flat: Mapping[str, Any]) -> dict[str, Any]:
     """:meth:`Config.deciding` without the seed, from the flat settings of any version's ``config.json``.
 
-    Settings that this version cannot read are taken as they are.
+    If this version cannot read the settings, they are taken as they are.
     """
     try:
         return Config.from_flat(flat).deciding(seed=False)
@@ -189,7 +189,7 @@ def _known(objective: ObjectiveSettings | type[ObjectiveSettings]) -> dict[str, 
 
 
 ALL_SETTINGS: dict[str, Known] = {}
-"""Those of every objective, by flat name."""
+"""The settings of every objective, by flat name."""
 for _kind in OBJECTIVES.values():
     ALL_SETTINGS |= _known(_kind)
 
@@ -201,7 +201,7 @@ def _settings_of(objective: Any) -> type[ObjectiveSettings]:
 
 
 def check_setting(name: str) -> None:
-    """A name that no objective has is a :class:`UserError` that offers the nearest, or says who removed it."""
+    """A name that no objective has is a :class:`UserError`. It suggests the nearest name, or says what removed it."""
     if name in RETIRED:
         raise UserError(f"the setting {name} was removed in vmcr2 {RETIRED[name].version} (docs/tuning-log.md)")
     if name not in ALL_SETTINGS and name not in ("recipe", "objective"):

@@ -22,7 +22,7 @@ def evaluate_run(
 ) -> dict[str, Any]:
     """The figures of a finished run on the test set, recomputed from its weights; writes nothing.
 
-    ``note`` is told where the training data are not those that the run was made with.
+    ``note`` is called with a sentence if the training data are not those of the run.
     """
     folder = RunFolder(Path(path))
     config = folder.read_config()

@@ -1,4 +1,4 @@
-"""From a configuration to a run folder."""
+"""Trains a run: from a configuration to a run folder."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def fit(
     source: Source | None = None,
     for_report: bool = True,
 ) -> Run:
-    """Train by a configuration and evaluate; everything that came out lies in the run folder.
+    """Train by a configuration, evaluate, and write everything into the run folder.
 
     Args:
         config: see :func:`recipe`.
         out: the run folder, which must not exist yet; by default ``runs/RECIPE-SEED-TIME``.
         resume: continue the run in ``out`` from its last checkpoint, over the data that it was started with, or start
             it if it does not exist. A finished run is returned as it is.
-        listener: is told of every epoch.
-        source: the opened data, where many runs share them; by default ``config.data`` is opened.
-        for_report: write ``evaluation.safetensors``, which a report reads and nothing else.
+        listener: is told about every epoch.
+        source: the opened data, if many runs share them; by default ``config.data`` is opened.
+        for_report: write ``evaluation.safetensors``, which only a report reads.
     """
     if not isinstance(config, Config):
         raise TypeError(f"fit takes a Config, got {config!r}: vmcr2.recipe('digits') makes one from a recipe's name")

@@ -1,4 +1,4 @@
-"""The run folder: what is written where, and never over something that is there."""
+"""The run folder: what is written where. It never replaces another run or other files."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ class RunFolder:
             yield
 
     def check_free(self, *, resume: bool = False) -> None:
-        """A folder with anything in it is left alone: a :class:`UserError`."""
+        """A folder that is not empty is a :class:`UserError`, and is left alone."""
         if not self._free(resume):
             raise self._taken()
 
     def create(self, config: Config, manifest: dict[str, Any], *, resume: bool = False) -> None:
-        """Write down what will run, in a folder that is held.
+        """Write down what will run, in a folder that this process holds.
 
-        ``config.json`` is written last: with it a folder is a run. To ``resume``, one that a kill has left without it,
-        and that holds nothing else, is started again.
+        ``config.json`` is written last: a folder without it is not a run. With ``resume``, a folder that a killed
+        process left before that, and that holds nothing else, is started again.
         """
         self.check_free(resume=resume)
         try:
@@ -75,7 +75,7 @@ class RunFolder:
             raise _unwritable(self.path, error) from error
 
     def clear(self) -> None:
-        """Remove all of it but the lock."""
+        """Remove everything except the lock."""
         for part in self.path.iterdir():
             if part.is_dir():
                 shutil.rmtree(part)
@@ -83,7 +83,7 @@ class RunFolder:
                 part.unlink()
 
     def _free(self, resume: bool) -> bool:
-        """Whether there is nothing, an empty folder, or, to resume, one that a kill left before it was a run."""
+        """Whether the folder is missing or empty; to resume, also if a killed process left it before it was a run."""
         if not self.path.exists():
             return True
         ours = {self.checkpoint.parent, self.manifest, self.metrics} if resume else set()
@@ -116,7 +116,7 @@ class RunFolder:
             raise UserError(f"{self.path}: {error}") from error
 
     def no_run(self) -> UserError:
-        """Says what the folder is instead, where that is known."""
+        """The error for a folder that is not a run. It says what the folder is, if that is known."""
         if (self.path / "runs").is_dir():
             return UserError(f"{self.path} is a folder of runs: name one of {self.path}/runs/*")
         return UserError(f"{self.path} is not a run folder: it has no config.json")
@@ -135,12 +135,12 @@ class RunFolder:
 
     @property
     def data_checksum(self) -> str | None:
-        """Of the training data that the run was started with; None in a folder that does not say."""
+        """Of the training data that the run was started with; None if the folder does not say."""
         checksum: str | None = (self.read_manifest().get("data") or {}).get("train_checksum")
         return checksum
 
     def remove_halves(self) -> None:
-        """Files that a killed process had begun to write: nothing reads them, and they are as large as a checkpoint."""
+        """Remove files that a killed process left half written: nothing reads them, and they can be large."""
         for half in self.path.rglob(_HALF):
             half.unlink(missing_ok=True)
 
@@ -150,7 +150,7 @@ class RunFolder:
             lines.write(json.dumps(record) + "\n")
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """All whole lines of metrics; a line cut off by a kill is passed over."""
+        """All whole lines of metrics. A line that a kill cut off is skipped."""
         records = []
         for line in self.metrics.read_text().splitlines() if self.metrics.exists() else []:
             try:
@@ -180,7 +180,7 @@ class RunFolder:
 
 
 def default_folder(config: Config) -> Path:
-    """``runs/RECIPE-SEED-TIME``, created here; with -2, -3 … where another run of the same second has the name."""
+    """``runs/RECIPE-SEED-TIME``, created here; with -2, -3 … if another run of the same second has the name."""
     name = f"{config.recipe or f'{config.data.name}-{config.objective.name}'}-seed{config.run.seed}"
     first = path = Path("runs") / f"{name}-{datetime.now().strftime('%Y%m%d-%H%M%S')}"
     number = 1
@@ -195,7 +195,7 @@ def default_folder(config: Config) -> Path:
 
 
 def _made(path: Path) -> bool:
-    """Whether the folder is new, and so nobody else's."""
+    """Create the folder. False if it exists: then it belongs to another run."""
     try:
         path.mkdir()
     except FileExistsError:
@@ -208,25 +208,25 @@ def _unwritable(path: Path, error: OSError) -> UserError:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Atomically."""
+    """Write a text file atomically."""
     with atomic(path) as temporary:
         temporary.write_text(text)
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Atomically, as safetensors."""
+    """Write a safetensors file atomically."""
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with atomic(path) as temporary:
         save_file(whole, temporary, metadata)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Back from safetensors; a missing or damaged file is a :class:`UserError`."""
+    """Read a safetensors file. A missing or damaged one is a :class:`UserError`."""
     return read_tensors_with_metadata(path)[0]
 
 
 def read_tensors_with_metadata(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Through one handle, so that both are of one file, also where another process replaces it meanwhile."""
+    """Both through one handle: they are from one file, even if another process replaces it meanwhile."""
     try:
         with safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118

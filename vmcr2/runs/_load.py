@@ -1,4 +1,4 @@
-"""A finished run from its folder: to go on working with, without its training data."""
+"""Loads a finished run from its folder, to predict with it. The training data are not needed."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def load_run(path: Path | str, *, device: str = "auto") -> Run:
 
 
 def read_subspaces(folder: RunFolder) -> dict[str, Tensor]:
-    """Of a run that has finished and kept its weights: ``bases`` and ``energies``."""
-    folder.read_summary()  # says so where the run did not finish
+    """``bases`` and ``energies`` of a finished run that kept its weights."""
+    folder.read_summary()  # an error if the run did not finish
     if not folder.model.exists():
         raise UserError(f"{folder.model} is missing: a sweep keeps its runs' weights with --keep-weights")
     return read_tensors(folder.subspaces)
@@ -54,7 +54,7 @@ def read_subspaces(folder: RunFolder) -> dict[str, Tensor]:
 def restored(
     folder: RunFolder, config: Config, network: nn.Module, objective: nn.Module, subspaces: dict[str, Tensor]
 ) -> Run:
-    """The run of a folder, its weights put into this network and objective."""
+    """The run of a folder. Its weights are loaded into this network and objective."""
     try:
         network.load_state_dict(read_tensors(folder.model))
         if folder.objective.exists():

@@ -1,4 +1,4 @@
-"""The manifest of a run: versions, hardware, commit, data and the recipe's values, for who wants to run it again."""
+"""The manifest of a run: versions, hardware, commit, data and the recipe's values, to run it again."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def manifest(config: Config, device: torch.device, source: Source) -> dict[str, 
         "command": " ".join(sys.argv),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "seed": config.run.seed,
-        # as it is now: a later version may change it, and this run is compared with what it was
+        # its values now: a later version may change them, and this run is compared with these
         "recipe": RECIPES[config.recipe]().config.acting() if config.recipe in RECIPES else None,
         "data": {
             "name": source.name,
@@ -45,7 +45,7 @@ def manifest(config: Config, device: torch.device, source: Source) -> dict[str, 
 
 
 def git_commit() -> str | None:
-    """Of the checkout that this code runs from; None for an installed package."""
+    """The commit of the checkout that this code runs from; None for an installed package."""
     here = Path(__file__).resolve().parent
     try:
         found = subprocess.run(

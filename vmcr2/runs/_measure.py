@@ -1,4 +1,4 @@
-"""What a trained network is worth: un-augmented images, evaluation mode."""
+"""Measures a trained network: images without augmentation, evaluation mode."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def evaluate_unseen(
 ) -> dict[str, Any]:
     """Accuracies on features that were not trained on, under ``name``: of the classifiers, and of a head.
 
-    On held-out samples (``holdout``) also by other numbers of components: figures to choose by, which a run on the
-    test set must not have.
+    On held-out samples (``holdout``) also with other numbers of components. These figures help to choose that number,
+    so a run on the test set must not have them.
     """
     figures: dict[str, Any] = {
         f"{name}_accuracy": accuracy(side.classifier.predict(features), labels),
@@ -88,7 +88,7 @@ def accuracy(predicted: Tensor, labels: Tensor) -> float:
 
 
 def mean_batch_delta(config: Config, features: Tensor, labels: Tensor, num_classes: int) -> float:
-    """ΔR averaged over one shuffled pass of batches of the recipe's size; what is left over is not used."""
+    """ΔR averaged over one shuffled pass of batches of the recipe's size; samples that do not fill a batch are left out."""
     size = min(config.optim.batch_size, len(features))
     order = torch.randperm(len(features), generator=torch.Generator().manual_seed(config.run.seed)).to(features.device)
     batches = [order[i : i + size] for i in range(0, len(order) - size + 1, size)]

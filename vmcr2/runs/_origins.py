@@ -1,4 +1,4 @@
-"""A recipe's values, each with its origin."""
+"""The values of a recipe, each with its origin."""
 
 from __future__ import annotations
 

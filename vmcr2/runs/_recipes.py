@@ -1,4 +1,4 @@
-"""One recipe per row of the paper's tables read literally, and beside each the one to use.
+"""The recipes: for each row of the paper's tables the paper read literally, and the one to use.
 
 Names are DATA[-dD][-preact]-OBJECTIVE[-paper]. Every value carries its origin: a section of the paper, or "ours".
 """
@@ -100,7 +100,7 @@ def _literal(objective: str, variant: str) -> Values:
 
 
 def _build(name: str, objective: str, values: Values, title: str) -> Recipe:
-    """What the rows of a table share may belong to other objectives: only what acts is taken."""
+    """A recipe from values. Rows share values that only other objectives have: it takes those that act."""
     base = Config().replace(objective=objective)
     own = {key: given for key, given in values.items() if key in base.flat()}
     config = base._with({"recipe": name} | {key: given.value for key, given in own.items()})
@@ -163,7 +163,7 @@ def _table() -> dict[str, Callable[[], Recipe]]:
 
 
 def default_origin(name: str) -> str:
-    """Where a value comes from that no recipe sets."""
+    """The origin of a value that no recipe sets."""
     plain = name in ("holdout", "seed", "precision") or (name in ALL_SETTINGS and not ALL_SETTINGS[name].rule.decides)
     return "the trainer's default" if plain else "not given in the paper, ours: the default"
 
@@ -174,7 +174,7 @@ FAMILIES = ("digits", *(row.name for row in _ROWS))
 
 
 def find_recipe(name: str, objective: str | None = None) -> Recipe:
-    """The recipe of a full name, or of DATA alone with an objective. A contradiction is the user's mistake."""
+    """The recipe of a full name, or of DATA alone with an objective. A contradiction is a :class:`UserError`."""
     if name in FAMILIES:
         full = f"{name}-{objective or 'vmcr2'}"
         if full not in RECIPES:

@@ -1,6 +1,6 @@
 """``evaluation.safetensors``: what a report needs, so that it works without weights and data.
 
-It stays under 16 MiB while one feature and one picture of each class do: with 2000 classes and d = 500, for instance.
+It stays under 16 MiB if one feature and one picture of each class do: for example with 2000 classes and d = 500.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NEAREST = 8
 _WORST = 32
 _THUMBNAIL = 32
 _THUMBNAIL_BYTES = 6 * 2**20
-# what would not fit into 16 MiB beside the rest is left out: k×k tables of angles and answers, and the q×k codes
+# tables that would not fit into 16 MiB with the rest are left out: k×k angles and answers, and the q×k codes
 _ANGLE_CLASSES = 500
 _CONFUSION_CLASSES = 700
 _SHOWN = 1_000_000
@@ -35,7 +35,7 @@ def evaluation_tensors(
     """Sampled features with labels, spectra, angles, codes, the confusion matrix, and pictures.
 
     Features are half precision; ``features`` are of the training set, ``unseen_features`` of the test set or hold-out.
-    ``shown`` is what the objective has to show, such as V-MCR²'s codes (q, k).
+    ``shown`` are the objective's own tensors for the report, such as V-MCR²'s codes (q, k).
     """
     per_class = max(1, _SAMPLE_FLOATS // (num_classes * side.features.shape[1]))
     chosen = _first_of_each(side.labels, num_classes, per_class)
@@ -103,7 +103,7 @@ def _strongest(side: TrainingSide, num_classes: int, count: int) -> Tensor:
     found = side.labels.new_full((num_classes, count), -1)
     pick = torch.arange(count, device=found.device)
     for group in HardClasses(side.labels, num_classes, side.features.dtype, None).groups(Guard()):
-        along = (group.gather(side.features) @ bases[group.classes]).abs_()  # each along its own class's alone
+        along = (group.gather(side.features) @ bases[group.classes]).abs_()  # each sample along the directions of its own class
         filled = group.rows < total
         along[~filled] = -1.0
         top = along.topk(min(-(-count // directions), along.shape[1]), dim=1).indices

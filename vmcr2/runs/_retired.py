@@ -1,4 +1,4 @@
-"""Settings that earlier versions had. A run folder that has one at its default is read as if it had not."""
+"""Settings that earlier versions had. If a run folder has one at its default, it is ignored; else it is an error."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class Retired(NamedTuple):
-    """A setting's default, the version that removed it, and the one objective it acted with, if there was one."""
+    """A setting's default, the version that removed it, and the objective that it belonged to, if only one had it."""
 
     default: Any
     version: str

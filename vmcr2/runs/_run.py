@@ -1,4 +1,4 @@
-"""What a run is to others: its listener while it goes on, and its result."""
+"""A run as others see it: the listener that follows it, and the result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ._config import Config
 
 
 class Listener(Protocol):
-    """Who wants to see a run go on."""
+    """Follows a run: is told when it starts, after epochs, and about problems."""
 
     def started(self, config: Config, folder: Path, first_epoch: int) -> None:
         """Before the first epoch."""

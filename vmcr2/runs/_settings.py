@@ -1,4 +1,4 @@
-"""How a run is made and watched. Only the seed, the precision and the classifier's dimensions decide what comes out."""
+"""How a run is made and watched. Only the seed, the precision and the classifier's dimensions decide the result."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ class RunSettings(Settings):
     components: int = setting(0, at_least=0)
     """Dimensions per class of the nearest-subspace classifier; 0 is ⌊d/k⌋."""
     seed: int = setting(0, at_least=0, below=2**63)
-    """Of the network's start, the order of samples, augmentation and dropout."""
+    """Of the network's first weights, the order of samples, augmentation and dropout."""
     device: str = setting("auto", decides=False)
-    """"cpu", "cuda", or "auto": cuda where there is one."""
+    """"cpu", "cuda", or "auto": cuda if there is one."""
     precision: Precision = "auto"
     """Of the network; objectives stay in float32. "auto" is bfloat16 on a GPU, float32 elsewhere."""
     engine: Literal["auto", "eager", "captured"] = setting("auto", decides=False)
     """"captured" replays the step as one CUDA graph; "auto" does so on a GPU, if it can."""
     compile: Literal["auto", "yes", "no"] = setting("auto", decides=False)
-    """torch.compile of the network; "auto" where the run is long enough to win the compile time back."""
+    """torch.compile of the network; "auto" does so if the run is long enough to save more time than it costs."""
     log_every: int = setting(0, at_least=0, decides=False)
     """Epochs between lines of metrics. 0: about 100 lines over the run."""
     eval_every: int = setting(0, at_least=0, decides=False)
-    """Epochs between measurements on the whole training set and the hold-out. 0: at the end only, and with a hold-out
-    ten times on the way."""
+    """Epochs between measurements on the whole training set and the hold-out. 0: only at the end; with a
+    hold-out also ten times during the run."""
     checkpoint_seconds: float = setting(20.0, at_least=0, decides=False)
-    """Least time between checkpoints; 0 writes one after every epoch."""
+    """The shortest time between checkpoints; 0 writes one after every epoch."""

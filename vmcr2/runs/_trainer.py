@@ -1,4 +1,4 @@
-"""A configuration with its data, network and objective: trains into a run folder, and measures."""
+"""Builds the data, network and objective of a configuration, trains into a run folder, and measures."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _LINES = 100
 
 
 class Trainer:
-    """Data, network, objective and the step over them; nothing is written before :meth:`run`."""
+    """Data, network, objective and training step. Nothing is written before :meth:`run`."""
 
     def __init__(self, config: Config, source: Source, device: torch.device) -> None:
         self.config, self.source = config, source
@@ -73,7 +73,7 @@ class Trainer:
         return Pictures(split, self.config.data, seed=self.config.run.seed, device=self.numerics.device)
 
     def _try_out(self) -> None:
-        """Settings that cannot work are the user's mistake before anything is written."""
+        """Find settings that cannot work before anything is written: they are a :class:`UserError`."""
         try:
             with torch.no_grad():
                 self.step.samples.training_batch(self.step.index[:2], self.step.draw)
@@ -82,7 +82,7 @@ class Trainer:
             raise UserError(f"these settings do not fit the images of {self.source.name}: {error}") from error
 
     def loop(self, images: int, say: Callable[[str], None]) -> Loop:
-        """The epochs of a run that will see so many images; ``say`` is told where the fast way is not possible."""
+        """The epochs of a run that will see this number of images; ``say`` is told if the fast way is not possible."""
         model, run = self.config.model, self.config.run
         on_gpu = self.numerics.device.type == "cuda"
         compiled = on_gpu and model.compile_pays(images) if run.compile == "auto" else run.compile == "yes"
@@ -91,7 +91,7 @@ class Trainer:
         return Loop(self.step, engine, lambda epoch: epoch_order(total, run.seed, epoch))
 
     def run(self, folder: RunFolder, listener: Listener | None, for_report: bool = True) -> Run:
-        """Train from the last checkpoint, or from the start, in a folder that is held."""
+        """Train from the last checkpoint, or from the start, in a folder that this process holds."""
         epochs = self.config.optim.epochs
         position = Position(0, 0, 0.0)
         if folder.checkpoint.exists():
@@ -127,7 +127,7 @@ class Trainer:
         return self.finish(folder, loop.seconds, for_report)
 
     def record(self, position: Position, spent: float, loop: Loop) -> dict[str, Any]:
-        """A line of metrics, where one is due: every ``log_every``-th epoch, the first and the last."""
+        """A line of metrics, if one is due: every ``log_every``-th epoch, the first and the last."""
         run, epochs = self.config.run, self.config.optim.epochs
         every = run.eval_every or (math.ceil(epochs / 10) if self.held is not None else 0)
         measured = every and position.epoch % every == 0 and position.epoch < epochs
@@ -148,7 +148,7 @@ class Trainer:
         return record
 
     def _progress(self) -> dict[str, float]:
-        """The two figures that are watched on the way; the whole evaluation comes at the end."""
+        """The two figures that are measured during a run; the whole evaluation comes at the end."""
         labels, eps_sq = self.step.samples.labels, self.config.objective.eps_sq
         features = self.step.embed()
         full = rate_reduction(features.double(), labels, self.num_classes, eps_sq=eps_sq)
@@ -173,7 +173,7 @@ class Trainer:
         return features, evaluate_unseen(side, features, labels, self.num_classes, self.objective, name)
 
     def finish(self, folder: RunFolder, seconds: float, for_report: bool) -> Run:
-        """Evaluate, write what came out, the summary last."""
+        """Evaluate and write the results, the summary last."""
         self.step.settle()
         side = self.measure()
         name, unseen = ("test", self.source.test()) if self.held is None else ("holdout", self.held)
@@ -199,7 +199,7 @@ class Trainer:
         return Run(folder.path, self.config, summary, self.network.eval(), side.classifier, self.objective.module)
 
     def other_data(self, folder: RunFolder) -> str:
-        """That a run was started with other training images than are read now, in a clause; or nothing."""
+        """A clause for errors if the run was started with other training images than are read now; else empty."""
         if folder.data_checksum in (None, self.source.train_checksum):
             return ""
         where = self.source.path or self.source.name

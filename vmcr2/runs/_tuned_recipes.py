@@ -10,7 +10,7 @@ _ALIKE = "by analogy with ResNet-18, docs/tuning.md"
 
 
 def tuned(objective: str, data: str, dim: int, variant: str) -> Values:
-    """What the search has found; for rows that were not searched themselves, what it has found on CIFAR-100."""
+    """What the search found. Rows that were not searched take what it found on CIFAR-100."""
     if variant == "preact":
         return _preact(objective)
     if data == "mnist":
@@ -70,7 +70,7 @@ def _narrow(objective: str, where: str) -> Values:
 
 
 def _preact(objective: str) -> Values:
-    """Table 3's network has not been searched for itself: among the best for ResNet-18 in 200 to 600 epochs."""
+    """Table 3's network was not searched: these settings are among the best for ResNet-18 in 200 to 600 epochs."""
     values: Values = {
         "epochs": changed(300, "2000 of this network are long; " + _ALIKE),
         "schedule": changed("linear", _ALIKE),
@@ -94,7 +94,7 @@ def _preact(objective: str) -> Values:
 
 
 def _mnist(objective: str) -> Values:
-    """A network without BatchNorm, and no transforms: a mirrored digit is another digit."""
+    """A network without BatchNorm, and no transforms: a mirrored digit is no longer the same digit."""
     values: Values = {
         "schedule": changed("cosine", _FOUND),
         "nesterov": ours(True),
@@ -119,7 +119,7 @@ def _mnist(objective: str) -> Values:
 
 
 def digits(objective: str) -> Values:
-    """The embedded data set of `make train`: a minute at most on two cores."""
+    """The data set of `make train`, part of scikit-learn: at most a minute on two cores."""
     why = "the embedded default, chosen on 287 held-out training images (docs/training-runs.md)"
     values = {
         "data": "digits",

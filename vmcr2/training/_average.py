@@ -1,4 +1,4 @@
-"""A running mean of the weights: what a run is measured by and keeps, while its steps go on from the raw ones."""
+"""A running mean of the weights. A run is measured by it and keeps it; its steps continue from the weights themselves."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class WeightAverage:
     """Float32 means of the parameters of a network and of its objective (cross-entropy's head), over a run's steps.
 
     Args:
-        network: with its parameters where they will stay.
+        network: on its device; its parameters must stay where they are.
         objective: likewise.
-        decay: what a step leaves of the mean; at most (1 + t)/(10 + t) after t steps, so that the weights of the start
+        decay: the part of the mean that a step keeps; at most (1 + t)/(10 + t) after t steps, so that the first weights
             are soon forgotten.
     """
 
@@ -35,11 +35,11 @@ class WeightAverage:
         }
         self.means = {name: weight.detach().to(torch.float32, copy=True) for name, weight in self.weights.items()}
         self.steps = torch.zeros((), dtype=torch.int64, device=next(iter(self.means.values())).device)
-        """Steps done. On the device, since a captured step counts as it is replayed."""
+        """Steps done. On the device, because a replayed step must count too."""
 
     @torch.no_grad()
     def update(self) -> None:
-        """Move the means towards the weights that a step has made; part of the step, so without synchronisation."""
+        """Move the means towards the weights of a step. It is part of the step, so it never waits for the device."""
         self.steps.add_(1)
         share = (9 / (self.steps + 10)).clamp_min(1 - self.decay)  # 1 − min(decay, (1 + t)/(10 + t))
         means = list(self.means.values())
@@ -49,14 +49,14 @@ class WeightAverage:
 
     @contextmanager
     def applied(self, see: See, batches: Sequence[Tensor]) -> Iterator[None]:
-        """The means in the weights' place, with statistics of BatchNorm made for them; then all is put back."""
+        """Put the means in place of the weights, with BatchNorm statistics for them. Restores all old values on exit."""
         with restoring_values([*self.weights.values(), *self.network.buffers()]):
             self.take_over(see, batches)
             yield
 
     @torch.no_grad()
     def take_over(self, see: See, batches: Sequence[Tensor]) -> None:
-        """As :meth:`applied`, for good."""
+        """As :meth:`applied`, but permanently."""
         torch._foreach_copy_(list(self.weights.values()), list(self.means.values()))
         remake_statistics(self.network, see, batches)
 
@@ -72,9 +72,9 @@ class WeightAverage:
 
 @torch.no_grad()
 def remake_statistics(network: nn.Module, see: See, batches: Sequence[Tensor]) -> None:
-    """BatchNorm's statistics anew for the weights as they are: means over the batches, each seen in training mode.
+    """Recompute BatchNorm's statistics for the present weights: means over the batches, each seen in training mode.
 
-    Random numbers are as if it had not been: a run that is measured on its way stays the run that it was.
+    It restores the state of the random numbers: measuring a run does not change it.
     """
     norms = running_norms(network)
     if not norms:
@@ -82,14 +82,14 @@ def remake_statistics(network: nn.Module, see: See, batches: Sequence[Tensor]) -
     was_training = network.training
     network.train()
     for norm in norms:
-        # to 0 and not to torch's variance of 1: added and taken away again, it would cost a small one its digits
+        # to 0, not to torch's variance of 1: adding and subtracting 1 would cost a small variance its digits
         for statistic in (norm.running_mean, norm.running_var, norm.num_batches_tracked):
             if statistic is not None:
                 statistic.zero_()
     try:
         with restoring_momenta(norms), torch.random.fork_rng({batch.device for batch in batches if batch.is_cuda}):
             for count, batch in enumerate(batches, start=1):
-                for norm in norms:  # a mean over batches; None says so to torch, but not to the fused kernels
+                for norm in norms:  # a mean over batches; torch reads None as this, the fused kernels do not
                     norm.momentum = 1 / count
                 see(batch)
     finally:

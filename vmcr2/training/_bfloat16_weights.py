@@ -1,7 +1,7 @@
-"""bfloat16 copies of a network's weights: refreshed by one kernel a step, their gradients brought back by another.
+"""bfloat16 copies of a network's weights: one kernel per step refreshes them, another brings their gradients back.
 
 Autocast casts every weight at every step, and every gradient back: some sixty kernels and a tenth of a small network's
-step. The numbers are the same: what is copied is the cast, and master weights and gradients are float32.
+step. The numbers are the same: the copies are the casts, and master weights and gradients are float32.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class BFloat16Weights:
         self.gradients = {name: torch.zeros_like(parameter) for name, parameter in self.masters.items()}
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The network's output with fresh copies for weights."""
+        """The network's output, computed with fresh copies of the weights."""
         with torch.no_grad():
             torch._foreach_copy_([copy.detach() for copy in self.copies.values()], list(self.masters.values()))
         return cast(Tensor, functional_call(self.network, self.copies, (x,)))

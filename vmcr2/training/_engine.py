@@ -1,8 +1,9 @@
-"""How a step is run: step by step on a CPU, on a GPU as one CUDA graph that is replayed.
+"""Runs training steps: by calls on a CPU, as one CUDA graph that is replayed on a GPU.
 
-A graph holds every kernel of a step, augmentation to optimiser, with the addresses of its buffers: a replay costs the
-host next to nothing, and branches of the step run side by side. The first steps of a run are made one by one, since
-libraries choose their kernels then; the next is captured. So a captured run makes exactly the steps of an eager one.
+A graph holds every kernel of a step, from augmentation to optimiser, with the addresses of its buffers. A replay costs
+the host almost nothing, and branches of the step run side by side. The first steps of a run are called one by one,
+because libraries choose their kernels then; the next is captured. So a captured run makes exactly the steps of an
+eager one.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Engine:
 
     @property
     def captured(self) -> bool:
-        """Whether steps are replays by now."""
+        """Whether steps are replayed now."""
         return self._graph is not None
 
     def __call__(self) -> None:
@@ -78,7 +79,7 @@ class Engine:
         self._made = 0
 
     def _beside(self) -> None:
-        """A step on a stream of its own, as warm-up for a capture has to be."""
+        """One step on its own stream: the warm-up for a capture must run like this."""
         stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(stream):
@@ -93,7 +94,7 @@ class Engine:
             with torch.cuda.graph(graph):
                 self.step()
         except RuntimeError as error:
-            torch.cuda.set_stream(before)  # a capture that breaks may leave its own stream behind
+            torch.cuda.set_stream(before)  # a failed capture may leave its own stream selected
             if self._must_capture:
                 raise UserError(f"the step cannot be captured in a CUDA graph: {_first_line(error)}") from error
             self.captures = False
