@@ -1,10 +1,12 @@
-"""Digits before and after: pixels, an untrained network's features, and features learned by rate reduction.
+"""Digits before and after training: pixels, features of an untrained network, features learned by rate reduction.
 
-Three lines train; the rest draws. Above: t-SNE of images that were not trained on, by 1 − |cosine|. Below: |cosines|
-between them, sorted by class: after training the classes are blocks that are orthogonal to one another. (Two principal
-components would show two of 128 directions that are all alike by then.)
+Three lines train; the rest draws test images. The upper row is t-SNE with the distance 1 − |cosine|. The lower row is
+the |cosines| between images, sorted by class: after training, classes are blocks that are orthogonal to one another.
+(Two principal components would not help: they show two of 128 directions, and all directions are then alike.)
 
-    python examples/sklearn_digits.py [PICTURE.png]      # ./digits-features.png unless said; never over another file
+    python examples/sklearn_digits.py [PICTURE.png]
+
+The default is ./digits-features.png. The example never replaces a file that it did not make.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from vmcr2.sklearn import NearestSubspaceClassifier, RateReductionEmbedding
 
 Array = np.ndarray[Any, Any]
 TITLE = "digits' features, vmcr2"
-"""In the picture, so that the example knows its own."""
+"""Written into the picture: by it the example recognises its own files."""
 
 
 def unit(rows: Array) -> Array:
@@ -48,7 +50,7 @@ def learn(epochs: int = 60) -> tuple[dict[str, Array], Array, dict[str, float]]:
     features = embedding.fit(train, y).transform(test)
     accuracy = NearestSubspaceClassifier(fit_intercept=False).fit(embedding.transform(train), y).score(features, truth)
 
-    # lr this small leaves the network as it was drawn
+    # with so small an lr, the network stays as it was initialised
     before = RateReductionEmbedding(standardize=False, epochs=1, lr=1e-12, random_state=0).fit(train, y)
     found = {"pixels": test, "network, before": before.transform(test), "network, after": features}
     scores = {"network, after": accuracy}
@@ -86,7 +88,7 @@ def draw(found: dict[str, Array], y: Array, scores: dict[str, float], path: Path
     picture = Image.fromarray(np.asarray(figure.canvas.buffer_rgba())).convert("RGB")  # type: ignore[attr-defined]
     title = PngInfo()
     title.add_text("Title", TITLE)
-    picture.quantize(256, method=Image.Quantize.FASTOCTREE).save(path, pnginfo=title)  # a third of the bytes
+    picture.quantize(256, method=Image.Quantize.FASTOCTREE).save(path, pnginfo=title)  # a third of the file size
 
 
 def ours(path: Path) -> bool:
@@ -95,7 +97,7 @@ def ours(path: Path) -> bool:
 
 
 def main() -> None:
-    """Learn, say, draw."""
+    """Learn, print, draw."""
     path = Path(sys.argv[1] if len(sys.argv) > 1 else "digits-features.png")
     if path.exists() and not ours(path):
         sys.exit(f"{path} exists and is not a picture of this example: name another file")

@@ -1,6 +1,6 @@
-"""The suite's seed and threads are environment variables, so that it can be run under others.
+"""What every test starts from. Two environment variables let people run the suite in other conditions:
 
-VMCR2_TEST_SEED=3 VMCR2_TEST_THREADS=2 make test
+``VMCR2_TEST_SEED=3 VMCR2_TEST_THREADS=2 make test``
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ import signal
 
 import pytest
 import torch
-
-SEED = int(os.environ.get("VMCR2_TEST_SEED", "0"))
+from seeds import SEED
 
 torch.set_num_threads(int(os.environ.get("VMCR2_TEST_THREADS", "1")))
 
 
 def pytest_configure() -> None:
-    """A shell that starts something behind `&` has it ignore Ctrl-C, and what it starts too; tests press Ctrl-C."""
+    """Tests send Ctrl-C (SIGINT). A shell makes what it starts with `&` ignore it, and subprocesses inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -37,7 +36,7 @@ def _fixed_seed() -> None:
 
 @pytest.fixture(autouse=True)
 def _on_the_cpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is a GPU, only tests marked so use it: bit-identity is promised on a CPU."""
+    """Only tests marked gpu use a GPU: bit-identical results are promised on a CPU."""
     if not request.node.get_closest_marker("gpu"):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
@@ -18,9 +17,8 @@ PAGES = sorted(
 def test_the_readme_s_loop_learns() -> None:
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     scope: dict[str, Any] = {}
-    torch.manual_seed(0)
     exec(code, scope)
-    assert scope["accuracy"] > 0.99
+    assert scope["accuracy"] > 0.95
     best = scope["vmcr2"].functional.maximal_rate_reduction(12, 3)
     assert scope["vmcr2"].rate_reduction(scope["features"], scope["labels"]).delta > 0.5 * best
 

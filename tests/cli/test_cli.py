@@ -73,7 +73,8 @@ def strict(text: str) -> Any:
 
 def subprocessed(*args: str, cwd: Path, **environment: str) -> Said:
     """``python -m vmcr2``, with its true exit code."""
-    env = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HOME": str(cwd)} | environment
+    threads = str(torch.get_num_threads())  # as here: bit-identical results are promised for one number of threads
+    env = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": threads, "HOME": str(cwd)} | environment
     env = {name: value for name, value in env.items() if name not in ("FORCE_COLOR", "VMCR2_DATA")}
     done = subprocess.run(
         [sys.executable, "-m", "vmcr2", *args], cwd=cwd, env=env, capture_output=True, text=True, check=False
@@ -523,14 +524,14 @@ def test_stopping_a_run_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> No
         return true_record(trainer, position, spent)
 
     monkeypatch.setattr(Trainer, "record", stop_at_three)
-    said = in_process("train", "--out", "run")
+    said = in_process("train", "--epochs", "4", "--out", "run")
     again = "`vmcr2 train --resume --out run` begins again with the first epoch"
     assert said.code == 130
     assert said.err == f"vmcr2: stopped before the first checkpoint (checkpoint_seconds): {again}\n"
-    said = in_process("train", "--out", "saved", "--set", "checkpoint_seconds=0")
+    said = in_process("train", "--epochs", "4", "--out", "saved", "--set", "checkpoint_seconds=0")
     again = "`vmcr2 train --resume --out saved` goes on after epoch 2, from the last checkpoint"
     assert (said.code, said.err) == (130, f"vmcr2: stopped; {again}\n")
-    said = in_process("train", "--json")
+    said = in_process("train", "--epochs", "4", "--json")
     (own,) = Path("runs").iterdir()
     assert f"--resume --out {own}` begins again" in said.err
     monkeypatch.setattr(Trainer, "record", true_record)
@@ -842,14 +843,16 @@ def test_a_holdout_needs_no_test_files() -> None:
     assert strict(said.out)["holdout_images"] == 10
 
 
-def test_a_report_without_a_confusion_matrix() -> None:
-    """Runs of very many classes have none."""
+def test_a_report_without_a_confusion_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of very many classes have none. Drawing is tested with the report: here empty files save seconds."""
+    monkeypatch.setattr("vmcr2.report._figures._write._rendered", lambda figure, kind: b"")
     assert in_process("train", "--epochs", "1", "--json", "--out", "run").code == 0
     path = Path("run/evaluation.safetensors")
     kept = {name: value for name, value in read_tensors(path).items() if name != "confusion"}
     write_tensors(path, kept, {"class_names": json.dumps([str(digit) for digit in range(10)])})
     said = in_process("report", "run", "--figures", "pictures")
     assert (said.code, said.err) == (0, "")
+    assert list(Path("pictures").glob("spectra.*"))
     assert not list(Path("pictures").rglob("*confusion*"))
 
 
@@ -893,29 +896,22 @@ def test_version_in_process() -> None:
     assert (result.exit_code, result.stdout) == (0, f"{vmcr2.__version__}\n")
 
 
-def test_the_true_command_trains_evaluates_and_resumes(tmp_path: Path) -> None:
+# each start of a process imports torch and scikit-learn, which takes seconds: two starts are enough
+
+
+def test_the_true_command_trains(tmp_path: Path) -> None:
     work = tmp_path / "work"
     said = subprocessed("train", "--epochs", "2", "--json", "--out", "run", cwd=work)
     assert (said.code, said.err) == (0, "")
-    summary = strict(said.out)
     assert files(work) == {f"run/{name}" for name in FILES}
     before = tree(work)
-    evaluated = subprocessed("evaluate", "run", "--json", cwd=work)
+    evaluated = in_process("evaluate", "run", "--json")
     assert evaluated.code == 0
-    assert strict(evaluated.out)["test_accuracy"] == summary["test_accuracy"]
-    again = subprocessed("train", "--resume", "--out", "run", cwd=work)
-    assert (again.code, again.err) == (0, "")
-    assert again.out.startswith("run was finished already; nothing was changed.\n")
-    assert "\x1b" not in again.out
+    assert strict(evaluated.out)["test_accuracy"] == strict(said.out)["test_accuracy"]
     assert tree(work) == before
 
 
 def test_the_true_command_fails_with_2(tmp_path: Path) -> None:
     work = tmp_path / "work"
     assert_users_mistake(subprocessed("train", "digit", cwd=work), "no recipe 'digit'", "did you mean digits")
-    assert_users_mistake(subprocessed("train", "--set", "lr=fast", cwd=work), "lr takes a number, got 'fast'")
     assert tree(work) == {}
-
-
-def test_the_true_command_tells_its_version(tmp_path: Path) -> None:
-    assert subprocessed("--version", cwd=tmp_path / "work") == (0, f"{vmcr2.__version__}\n", "")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
+import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -155,9 +158,11 @@ def test_a_users_mistake_in_one_sentence(args: tuple[str, ...], words: tuple[str
     assert list(tmp_path.iterdir()) == []
 
 
-def test_stopping_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_stopping_says_how_to_go_on(how: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
+        os.kill(os.getpid(), how)
+        time.sleep(10)
 
     monkeypatch.setattr(_sweep, "run_sweep", stop)
     assert said_by("digits", "--out", "s") == (130, "", "vmcr2: stopped; the same command goes on with s\n")

@@ -47,10 +47,15 @@ def test_hidden_reaches_the_mlp() -> None:
     ("name", "nearest"),
     [("resnet-18", "resnet18"), ("preact", "preact18"), ("mnist", "mnist-cnn"), ("MLP", "mlp")],
 )
-def test_an_unknown_name_lists_the_names_nearest_first(name: str, nearest: str) -> None:
-    with pytest.raises(ValueError, match=f"unknown model '{name}': choose from {nearest}, ") as error:
+def test_an_unknown_name_offers_the_nearest_and_lists_all(name: str, nearest: str) -> None:
+    with pytest.raises(ValueError, match=rf"there is no model '{name}': did you mean {nearest}( or \w+)?\? ") as error:
         build(name, dim=4, input_shape=(3, 32, 32))
-    assert sorted(str(error.value).split("choose from ")[1].split(", ")) == sorted(MODELS)
+    assert str(error.value).endswith(f"? The models are {', '.join(MODELS)}")
+
+
+def test_a_name_unlike_all_models_lists_them() -> None:
+    with pytest.raises(ValueError, match=f"there is no model 'xyzzy'. The models are {', '.join(MODELS)}"):
+        build("xyzzy", dim=4, input_shape=(3, 32, 32))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from command_line import in_process
 
 import vmcr2
 from vmcr2.data import DataError, Source, Split
@@ -245,21 +247,25 @@ def test_settings_that_do_not_fit_are_lost_and_the_sweep_goes_on(tmp_path: Path)
     assert [record["point"] for record in lines(tmp_path / "s")] == [{"batch_size": 479}]
 
 
-@pytest.mark.parametrize("parallel", [1, 2])
-def test_what_nobody_expected_is_lost_with_its_traceback(parallel: int, tmp_path: Path) -> None:
-    """A summary without its manifest is what neither the user's settings nor the training explain."""
-    chosen = points("lr=0.1,0.3")
-    alone = tmp_path / "s" / "runs" / chosen[0].folder_name / "summary.json"
+def summary_alone(point: Point, out: Path) -> Path:
+    """A summary without its manifest: an error that neither the user's settings nor the training explain."""
+    alone = out / "runs" / point.folder_name / "summary.json"
     alone.parent.mkdir(parents=True)
     alone.write_text("{}")
-    swept = sweep(chosen, tmp_path / "s", parallel=parallel)
+    return alone
+
+
+def test_what_nobody_expected_is_lost_with_its_traceback(tmp_path: Path) -> None:
+    chosen = points("lr=0.1,0.3")
+    alone = summary_alone(chosen[0], tmp_path / "s")
+    swept = sweep(chosen, tmp_path / "s")
     assert list(swept.lost) == [chosen[0].id]
     assert swept.lost[chosen[0].id].startswith("FileNotFoundError")
     trace = tmp_path / "s" / "errors" / f"{chosen[0].folder_name}.txt"
     assert "Traceback" in trace.read_text()
     assert len(swept.lines) == 1
     alone.unlink()
-    assert len(sweep(chosen, tmp_path / "s", parallel=parallel).lines) == 2
+    assert len(sweep(chosen, tmp_path / "s").lines) == 2
 
 
 LARGE = {"model.safetensors", "last.safetensors", "evaluation.safetensors"}
@@ -285,12 +291,18 @@ def test_a_report_s_file_that_would_be_thrown_away_is_not_made(tmp_path: Path, m
 
 
 def test_two_at_a_time_give_the_same_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # bit for bit is promised for one number of threads
-    chosen = points("lr=0.1,0.3,1e30", "seed=0,1", objective="ce")
+    """Whether a run ends, breaks or is lost."""
+    # bit for bit is promised for one number of threads: workers take as many as there are here
+    monkeypatch.setenv("OMP_NUM_THREADS", str(torch.get_num_threads()))
+    chosen = points("lr=0.1,1e30", "seed=0,1", objective="ce")
+    for parallel in (1, 2):
+        summary_alone(chosen[3], tmp_path / str(parallel))
     one, two = (sweep(chosen, tmp_path / str(p), parallel=p) for p in (1, 2))
     assert [timeless(record) for record in two.lines] == [timeless(record) for record in one.lines]
-    assert len(lines(tmp_path / "2")) == 6
-    assert sum("failed" in record for record in two.lines) == 2
+    assert len(lines(tmp_path / "2")) == 3
+    assert sum("failed" in record for record in two.lines) == 1
+    assert [*two.lost] == [chosen[3].id]
+    assert "Traceback" in (tmp_path / "2" / "errors" / f"{chosen[3].folder_name}.txt").read_text()
 
 
 def test_the_table_is_sorted_by_the_mean_over_seeds() -> None:
@@ -333,13 +345,18 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 # ---- workers that die
 
 
-COMMAND = ("--epochs", "40", "--set", "checkpoint_seconds=0", "--set", "eval_every=0", "--grid", "lr=0.1,0.3")
+COMMAND = ("--set", "checkpoint_seconds=0", "--set", "eval_every=0", "--grid", "lr=0.1,0.3")
 
 
-def start(out: Path, *more: str) -> subprocess.Popen[str]:
+def options(out: Path, epochs: int = 40) -> tuple[str, ...]:
+    return ("--epochs", str(epochs), *COMMAND, "--out", str(out))
+
+
+def start(out: Path, *more: str, epochs: int = 40) -> subprocess.Popen[str]:
+    """Every process that starts imports torch and scikit-learn, which takes seconds."""
     return subprocess.Popen(
-        [sys.executable, "-m", "vmcr2", "sweep", "digits", *COMMAND, *more, "--out", str(out)],
-        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        [sys.executable, "-m", "vmcr2", "sweep", "digits", *options(out, epochs), *more],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(torch.get_num_threads())},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -351,6 +368,14 @@ def workers_of(pid: int) -> list[int]:
     """Worker processes, not multiprocessing's tracker of resources."""
     children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return [child for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def alive(pid: int) -> bool:
+    """A zombie is dead: in a container nobody may wait for it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def until(condition: Any, process: subprocess.Popen[str]) -> Any:
@@ -377,10 +402,9 @@ def test_a_killed_worker_is_lost_and_tried_again(tmp_path: Path) -> None:
     assert "no result: worker ended (signal 9)" in stderr
     assert "the same command tries them again" in stderr
     (first,) = lines(out)
-    again = start(out, "--parallel", "2")
-    stdout, stderr = again.communicate(timeout=120)
-    assert (again.returncode, stderr) == (0, "")
-    assert "2 points, 1 of them done before" in stdout
+    again = in_process("sweep", "digits", *options(out))
+    assert (again.code, again.err) == (0, "")
+    assert "2 points, 1 of them done before" in again.out
     records = lines(out)
     assert records[0] == first
     assert sorted(record["point"]["lr"] for record in records) == [0.1, 0.3]  # every point exactly once
@@ -391,45 +415,39 @@ def test_a_killed_worker_is_lost_and_tried_again(tmp_path: Path) -> None:
 
 
 @linux
-@pytest.mark.parametrize(("how", "parallel"), [(signal.SIGINT, "1"), (signal.SIGINT, "2"), (signal.SIGTERM, "2")])
-def test_an_interrupted_sweep_stops_its_workers_and_says_how_to_go_on(
-    how: signal.Signals, parallel: str, tmp_path: Path
-) -> None:
+def test_an_interrupted_sweep_stops_its_workers_and_says_how_to_go_on(tmp_path: Path) -> None:
     out = tmp_path / "s"
-    process = start(out, "--parallel", parallel, "--seeds", "0,1,2")
+    process = start(out, "--parallel", "2", "--seeds", "0,1,2")
     assert process.stdout is not None
     seen = [process.stdout.readline() for _ in range(2)]
     assert "[1/6] lr=" in seen[1]
     workers = workers_of(process.pid)
-    assert len(workers) == (2 if parallel == "2" else 0)
-    if how == signal.SIGINT:
-        os.killpg(process.pid, how)  # Ctrl-C reaches the workers too
-    else:
-        process.send_signal(how)
+    assert len(workers) == 2
+    os.killpg(process.pid, signal.SIGINT)  # Ctrl-C reaches the workers too
     stdout, stderr = process.communicate(timeout=30)
     assert process.returncode == 130, (stdout, stderr)
     assert stderr == f"vmcr2: stopped; the same command goes on with {out}\n"
-    assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
+    assert not [pid for pid in workers if alive(pid)]
     said = 1 + stdout.count("] lr=")
     # a signal may come between a line and its announcement
-    assert said <= len(lines(out)) <= min(said + int(parallel), 5)
+    assert said <= len(lines(out)) <= min(said + 2, 5)
 
 
 @linux
-def test_workers_end_with_their_parent(tmp_path: Path) -> None:
+def test_workers_end_at_once_with_their_parent(tmp_path: Path) -> None:
+    """Also in the middle of a run: without a line of metrics a run never looks at its pipe."""
     out = tmp_path / "s"
-    process = start(out, "--parallel", "2")
-    until(lambda: list(out.glob("runs/*/checkpoint/last.safetensors")), process)
+    process = start(out, "--parallel", "2", "--set", "log_every=100000", "--set", "hidden=32", epochs=1000)
+    until(lambda: len(list(out.glob("runs/*/checkpoint/last.safetensors"))) == 2, process)
     workers = workers_of(process.pid)
+    assert len(workers) == 2
     process.kill()
+    process.wait()  # communicate() would wait for the workers, which hold the pipes too
+    deadline = time.monotonic() + 2
+    while time.monotonic() < deadline and any(map(alive, workers)):
+        time.sleep(0.01)
+    assert not [pid for pid in workers if alive(pid)]
     process.communicate()
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline and [pid for pid in workers if Path(f"/proc/{pid}").exists()]:
-        time.sleep(0.05)
-    assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
-    again = start(out, "--parallel", "2")
-    assert again.communicate(timeout=120)[1] == ""
-    assert sorted(record["point"]["lr"] for record in lines(out)) == [0.1, 0.3]
 
 
 def test_what_came_out_is_typed(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What several packages need and none owns: errors for people, files, settings, precision, streams. Imports only torch."""
+"""What several packages need and none owns: errors, files, settings, precision, streams. It imports only torch."""
 
 from ._errors import UserError
 from ._files import LOCK, atomic, lock

@@ -32,7 +32,7 @@ class Rule:
     unsets: str | None = None
     """Flat name of another setting that this one replaces: the other becomes None."""
     decides: bool = True
-    """Whether it can change what is learned. The place, the speed and the frequency of measurements cannot."""
+    """Whether it can change what is learned. Where a run is made, how fast, and how often it is measured cannot."""
 
 
 def setting(default: Any, **rule: Any) -> Any:

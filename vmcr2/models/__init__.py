@@ -1,4 +1,4 @@
-"""Featurizers: networks that end on the unit sphere, (n, …) -> (n, dim). ``build`` makes one from its name."""
+"""Featurizers: networks whose outputs are unit vectors, (n, …) -> (n, dim). ``build`` makes one by its name."""
 
 from ._mlp import MLP
 from ._mnist import MNISTNet

@@ -1,7 +1,7 @@
-"""Images as 2×2 blocks of pixels, padded, channels last, in one Triton pass: the stem's input (``_convolutions``)."""
+"""The stem's input in one Triton pass: padded 2×2 blocks of pixels, channels last. ``_convolutions`` uses it."""
 
 # mypy: ignore-errors
-# Triton's language is typed by its compiler: annotations would be read as part of it
+# Triton's compiler reads annotations as part of its own language, so there are none for mypy
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _blocks(
 
 
 def blocks_of(x, channels, dtype):
-    """(n, c, h, w) -> (n, channels, h/2 + 3, w/2 + 3): four channels per colour, two blocks before, one behind."""
+    """(n, c, h, w) -> (n, channels, h/2 + 3, w/2 + 3): 4 channels a colour, padded by two blocks before, one after."""
     n, c, height, width = x.shape
     out = torch.empty(
         n, channels, height // 2 + 3, width // 2 + 3, dtype=dtype, device=x.device, memory_format=torch.channels_last

@@ -1,4 +1,4 @@
-"""BatchNorm with what follows it as one operation: on a GPU in training by Triton, elsewhere by torch's parts."""
+"""BatchNorm and the operations after it as one: Triton kernels for training on a GPU, torch's own everywhere else."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from .._shared import fits_triton
 
 _BLOCK = 2048
 _ROWS = 64
-_CHANNELS = 64  # of a program that sums over rows
-_FEW = 16  # of a program that adds up the parts: more of them, each with all parts at once
+_CHANNELS = 64  # per program that sums over rows
+_FEW = 16  # channels per program that adds up the parts: more programs, and each reads all parts at once
 _PARTS = 256
 _PROGRAMS = 1024
-"""Parts × blocks of channels into which a sum over samples is cut: eight per multiprocessor, so that loads overlap."""
+"""A sum over samples is split into so many programs (parts × blocks of channels): eight per multiprocessor, so that
+loads overlap."""
 
 
 def norm_relu(norm: nn.BatchNorm2d, x: Tensor, residual: Tensor | None = None) -> Tensor:
@@ -42,7 +43,7 @@ def norm_relu_pool(norm: nn.BatchNorm2d, x: Tensor) -> Tensor:
 
 
 def fusable(norm: nn.BatchNorm2d, x: Tensor) -> bool:
-    """A training step on a GPU, channels last, and a power of two of channels; statistics as torch keeps them."""
+    """Whether the kernels apply: training on a GPU, channels last, 2ⁿ channels, statistics as torch keeps them."""
     channels = x.shape[1]
     return (
         fits_triton(x)
@@ -64,7 +65,7 @@ def _apply(norm: nn.BatchNorm2d, x: Tensor, residual: Tensor | None, *, pool: bo
 
 
 class FusedNorm(torch.autograd.Function):
-    """The operation and its gradient; see ``_norm_kernels``."""
+    """The operation and its gradient, by the kernels of ``_norm_kernels``."""
 
     @staticmethod
     def forward(
@@ -77,7 +78,7 @@ class FusedNorm(torch.autograd.Function):
         rectify: bool,
         pool: bool,
     ) -> Tensor:
-        """y, and running statistics that moved on."""
+        """Returns y and updates the running statistics."""
         from . import _norm_kernels as kernels
 
         n, C, H, W = x.shape
@@ -127,7 +128,7 @@ class FusedNorm(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """Two passes: sums over samples, then the gradient of x and of the residual."""
+        """Two passes: first the sums over samples, then the gradients of x and of the residual."""
         from . import _norm_kernels as kernels
 
         x, y, table, taken = ctx.saved_tensors

@@ -1,4 +1,4 @@
-"""How every featurizer ends: the reshaping layers of Architecture 2, and the unit sphere."""
+"""How every featurizer ends: the reshaping layers of Architecture 2, then rows of unit length."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..functional._linalg import full_precision, working_dtype
 def reshaping_head(dim: int) -> nn.Sequential:
     """Architecture 2 of the appendix without its Normalize: 512 pooled channels to d features."""
     return nn.Sequential(
-        nn.Linear(512, 512, bias=False),  # the BatchNorm behind it has the bias
+        nn.Linear(512, 512, bias=False),  # the BatchNorm after it has a bias
         nn.BatchNorm1d(512),
         nn.ReLU(inplace=True),
         nn.Linear(512, dim),
@@ -20,5 +20,5 @@ def reshaping_head(dim: int) -> nn.Sequential:
 
 @full_precision
 def unit_rows(z: Tensor) -> Tensor:
-    """Rows of unit length in float32 or z's precision: in bfloat16 a row would be off the sphere by up to 1/256."""
+    """Rows of unit length, in float32 or z's higher precision: bfloat16 rows would be wrong by up to 1/256."""
     return normalize_rows(z.to(working_dtype(z)))

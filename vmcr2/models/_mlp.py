@@ -16,8 +16,8 @@ class MLP(nn.Module):
     Args:
         in_features: numbers per sample, counted after flattening.
         dim: d, the number of features.
-        hidden: widths of the blocks; empty for a linear map.
-        batch_norm: put a BatchNorm1d between the Linear (then without bias) and the ReLU of every block.
+        hidden: widths of the blocks; ``()`` gives a linear map.
+        batch_norm: put a BatchNorm1d between Linear and ReLU in every block; the Linear then has no bias.
 
     >>> import torch
     >>> z = MLP(64, 16)(torch.rand(5, 8, 8))

@@ -1,17 +1,17 @@
-"""BatchNorm in training, with what follows it, in Triton: channels last, each tensor read and written once per pass.
+"""Triton kernels for BatchNorm in training and the operations after it: channels last, one read and write per pass.
 
-torch has one kernel each for statistics, normalisation, addition, ReLU and max-pooling, forward and backward, and these
-passes over memory are half of a small ResNet's step. Here y = max(scale·x + offset [+ residual], 0) is one pass after
-the statistics, and its gradient two. Sums over samples are made in parts by many programs, always in the same order.
+torch has one kernel each for statistics, normalisation, addition, ReLU and max-pooling, forward and backward. These
+passes over memory take half of a small ResNet's step. Here y = max(scale·x + offset [+ residual], 0) takes one pass
+after the statistics, and its gradient takes two. Many programs each sum a part of the samples, always in one order.
 
-Rows are positions (image, y, x), columns channels; every pointer is to a dense (rows, C) matrix of fewer than 2³¹
-entries. C is a power of two of at least 64. It is no compile-time constant, and row counts are not specialised on: one
-compilation of a kernel, some 0.3 s, serves all layers.
+Rows are positions (image, y, x), columns are channels. Every pointer is to a dense (rows, C) matrix of fewer than 2³¹
+entries. C is a power of two, at least 64. C and the row counts are not compile-time constants, so that one compilation
+of a kernel, about 0.3 s, serves all layers.
 """
 
 # ruff: noqa: SIM108
 # mypy: ignore-errors
-# Triton's language is typed by its compiler: annotations would be read as part of it
+# Triton's compiler reads annotations as part of its own language, so there are none for mypy
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ import triton.language as tl
 
 @triton.jit
 def _channel(i, C):
-    """The channel of a flat index; said to come in runs of 64, so that tables are read in whole vectors."""
+    """The channel of a flat index. The hint (runs of 64) lets the compiler read tables in whole vectors."""
     return tl.max_contiguous(tl.multiple_of(i & (C - 1), 64), 64)
 
 
 @triton.jit
 def _add_up(a, b, partial, part, channel, C):
-    """Both sums of a part: partial is (parts, 2, C)."""
+    """Store both sums of a part; ``partial`` is (parts, 2, C)."""
     tl.store(partial + part * 2 * C + channel, tl.sum(a, 0))
     tl.store(partial + part * 2 * C + C + channel, tl.sum(b, 0))
 
 
 @triton.jit
 def _total(partial, which, parts, channel, C, PARTS: tl.constexpr):
-    """A sum over all parts."""
+    """The sum over all parts."""
     total = tl.zeros((PARTS, channel.shape[0]), tl.float32)
     for first in range(0, parts, PARTS):
         part = first + tl.arange(0, PARTS)
@@ -45,7 +45,7 @@ def _total(partial, which, parts, channel, C, PARTS: tl.constexpr):
 
 @triton.jit(do_not_specialize=["rows", "per_part"])
 def sums(x, partial, rows, per_part, C, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
-    """Σ(x − x₀) and Σ(x − x₀)² of a part; the first row x₀ as origin keeps the variance from cancelling."""
+    """Σ(x − x₀) and Σ(x − x₀)² of a part. Subtracting the first row x₀ avoids cancellation in the variance."""
     part = tl.program_id(0)
     channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
     origin = tl.load(x + channel).to(tl.float32)
@@ -80,7 +80,7 @@ def finish_sums(
     PARTS: tl.constexpr,
     CHANNELS: tl.constexpr,
 ):
-    """From the sums to mean, 1/deviation, scale and offset, (4, C); running statistics move on."""
+    """From the sums: mean, 1/deviation, scale and offset, (4, C). Updates the running statistics."""
     channel = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)
     origin = tl.load(x + channel).to(tl.float32)
     shift = _total(partial, 0, parts, channel, C, PARTS) / rows
@@ -103,7 +103,7 @@ def finish_sums(
 
 @triton.jit
 def apply(x, residual, y, table, total, C, RELU: tl.constexpr, RESIDUAL: tl.constexpr, BLOCK: tl.constexpr):
-    """scale·x + offset, plus the residual, cut off at 0."""
+    """scale·x + offset, plus the residual, then ReLU."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = i < total
     channel = _channel(i, C)
@@ -118,7 +118,7 @@ def apply(x, residual, y, table, total, C, RELU: tl.constexpr, RESIDUAL: tl.cons
 
 @triton.jit
 def _through_relu(gradient, v, y, where, inside, scale, offset, RELU: tl.constexpr, RESIDUAL: tl.constexpr):
-    """The gradient where the output was above 0: read back if a residual was added, else made again from x."""
+    """The gradient where the output was above 0. The output is read if a residual was added, else recomputed from x."""
     if RELU:
         if RESIDUAL:
             open_ = tl.load(y + where, mask=inside, other=0.0) > 0
@@ -143,7 +143,7 @@ def backward_sums(
     ROWS: tl.constexpr,
     CHANNELS: tl.constexpr,
 ):
-    """Σg and Σg·x̂ of a part, with g the gradient behind the ReLU and x̂ the normalised x."""
+    """Σg and Σg·x̂ of a part: g is the gradient through the ReLU, x̂ the normalised x."""
     part = tl.program_id(0)
     channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
     mean = tl.load(table + channel)[None, :]
@@ -169,7 +169,7 @@ def backward_sums(
 def finish_backward_sums(
     partial, by_weight, by_bias, means, rows, parts, C, PARTS: tl.constexpr, CHANNELS: tl.constexpr
 ):
-    """∂/∂weight = Σg·x̂ and ∂/∂bias = Σg; and both over the number of rows, (2, C)."""
+    """∂/∂weight = Σg·x̂ and ∂/∂bias = Σg; and both divided by the number of rows, (2, C)."""
     channel = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)
     a = _total(partial, 0, parts, channel, C, PARTS)
     b = _total(partial, 1, parts, channel, C, PARTS)
@@ -218,7 +218,7 @@ def backward_apply(
 
 @triton.jit
 def pool_apply(x, y, taken, table, total, H: tl.constexpr, W: tl.constexpr, C, BLOCK: tl.constexpr):
-    """max(scale·x + offset, 0), then the largest of 3×3 with stride 2, padding 1; ``taken`` says which, 9 for none."""
+    """max(scale·x + offset, 0), then max-pooling 3×3, stride 2, padding 1. ``taken`` is the chosen tap, 9 for none."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = i < total
     channel = _channel(i, C)
@@ -245,7 +245,7 @@ def pool_apply(x, y, taken, table, total, H: tl.constexpr, W: tl.constexpr, C, B
 
 @triton.jit
 def _from_pool(gradient, taken, image, at_y, at_x, channel, inside, H: tl.constexpr, W: tl.constexpr, C):
-    """The gradient at a position from the windows that took it: one or two in each direction."""
+    """The gradient at a position: the sum over the windows that chose it, one or two in each direction."""
     g = tl.zeros(inside.shape, tl.float32)
     for second in tl.static_range(4):
         line = ((at_y + 1) >> 1) - second // 2
@@ -274,7 +274,7 @@ def pool_backward_sums(
     ROWS: tl.constexpr,
     CHANNELS: tl.constexpr,
 ):
-    """Σg and Σg·x̂ of a part, with g the gradient behind pool and ReLU."""
+    """Σg and Σg·x̂ of a part: g is the gradient through pool and ReLU."""
     part = tl.program_id(0)
     channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
     mean = tl.load(table + channel)[None, :]

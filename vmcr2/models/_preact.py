@@ -34,13 +34,13 @@ class PreActBlock(nn.Module):
 class PreActResNet18(nn.Module):
     """Pre-activation ResNet-18 with a 3×3 stem, then the reshaping layers of Architecture 2; (n, c, h, w) -> (n, dim).
 
-    The backbone of Table 3. The stem keeps the resolution, so that 32×32 images reach the last stage at 4×4, for about
-    15 times the arithmetic of :class:`ResNet18`. Weights start as torch starts them, as in the codes for small images.
+    The backbone of Table 3. The stem keeps the resolution: 32×32 images are still 4×4 in the last stage. This costs
+    about 15 times the arithmetic of :class:`ResNet18`. Weights start at torch's defaults, as is usual for small images.
 
-    The paper names the backbone and cites Yun et al.; it does not say what follows. The head here is ours: that of the
-    other networks. The blocks are He et al.'s, with identity shortcuts of the raw input and a last bn-relu before the
-    pool. The code of Yun et al. differs: bn-relu behind the stem, none before the pool, shortcuts of the activated
-    input throughout.
+    The paper names the backbone and cites Yun et al., but does not describe the head. We use the same head as in the
+    other networks. The blocks are He et al.'s: identity shortcuts of the raw input, and one bn-relu before the pool.
+    The code of Yun et al. differs: it has a bn-relu after the stem, none before the pool, and all its shortcuts take
+    the activated input.
 
     Args:
         dim: d, the number of features.

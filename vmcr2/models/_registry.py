@@ -1,12 +1,12 @@
-"""From a name in a configuration to a network."""
+"""Networks by name."""
 
 from __future__ import annotations
 
-import difflib
 import math
 
 from torch import nn
 
+from .._shared import did_you_mean
 from ..functional._inputs import check_count
 from ._mlp import MLP
 from ._mnist import INPUT_SHAPE, MNISTNet
@@ -24,21 +24,22 @@ def build(
     hidden: tuple[int, ...] = (256, 256),
     batch_norm: bool = False,
 ) -> nn.Module:
-    """The featurizer of that name (one of ``MODELS``), for samples of ``input_shape``; unit rows (n, dim) come out.
+    """The featurizer called ``name`` for samples of ``input_shape``; its outputs are unit rows (n, dim).
 
     Args:
-        name: "mnist-cnn", "resnet18", "preact18" or "mlp".
+        name: one of ``MODELS``: "mnist-cnn", "resnet18", "preact18" or "mlp".
         dim: d, the number of features.
-        input_shape: one sample's shape, without the batch: (channels, height, width); for "mlp" any.
-        hidden: widths of the hidden layers of "mlp"; the others have none to choose.
-        batch_norm: whether "mlp" has BatchNorm in every hidden layer; the others have it, or not, by design.
+        input_shape: one sample's shape, without the batch: (channels, height, width); any shape for "mlp".
+        hidden: widths of the hidden layers of "mlp". The other networks ignore it.
+        batch_norm: whether "mlp" has BatchNorm in every hidden layer. The other networks ignore it.
 
     >>> net = build("mlp", dim=16, input_shape=(1, 8, 8), hidden=(32,))
     >>> sum(p.numel() for p in net.parameters())  # 64·32 + 32 + 32·16 + 16
     2608
     """
     if name not in MODELS:
-        raise ValueError(f"unknown model {name!r}: choose from {', '.join(_nearest_first(name))}")
+        meant = did_you_mean(str(name).lower(), MODELS) or "."
+        raise ValueError(f"there is no model {name!r}{meant} The models are {', '.join(MODELS)}")
     if not input_shape:
         raise ValueError("input_shape is empty: give one sample's shape, such as (3, 32, 32) or (64,)")
     for size in input_shape:
@@ -49,7 +50,7 @@ def build(
         if tuple(input_shape) != INPUT_SHAPE:
             raise ValueError(
                 f"mnist-cnn needs input_shape (1, 32, 32), got {tuple(input_shape)}: "
-                "one channel, and 28×28 images padded or cropped to 32×32"
+                "one channel; pad or crop 28×28 images to 32×32"
             )
         return MNISTNet(dim)
     if len(input_shape) != 3:
@@ -59,8 +60,3 @@ def build(
         )
     network = ResNet18 if name == "resnet18" else PreActResNet18
     return network(dim, in_channels=input_shape[0])
-
-
-def _nearest_first(name: str) -> list[str]:
-    likeness = {known: difflib.SequenceMatcher(None, str(name).lower(), known).ratio() for known in MODELS}
-    return sorted(MODELS, key=likeness.__getitem__, reverse=True)

@@ -1,4 +1,4 @@
-"""ResNet-18 under torchvision's parameter names, with the paper's reshaping head."""
+"""ResNet-18 with torchvision's parameter names and the paper's reshaping head."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class BasicBlock(nn.Module):
 class ResNet18(nn.Module):
     """torchvision's ResNet-18 without ``fc``, then the reshaping layers of Architecture 2; (n, c, h, w) -> (n, dim).
 
-    The stem is ImageNet's (7×7 with stride 2, max-pool), which is what the paper trains on 32×32 images: they reach
-    the last stage at 1×1, so training needs at least two images per batch. The backbone's names and initialisation
-    are torchvision's; see ``load_backbone``.
+    The stem is ImageNet's (7×7 with stride 2, max-pool); the paper uses it on 32×32 images too. These are 1×1 in the
+    last stage, so training needs at least two images per batch. The backbone's names and initialisation are
+    torchvision's; see ``load_backbone``.
 
     Args:
         dim: d, the number of features.
@@ -70,12 +70,12 @@ class ResNet18(nn.Module):
         self.layer3 = nn.Sequential(BasicBlock(128, 256, 2), BasicBlock(256, 256, 1))
         self.layer4 = nn.Sequential(BasicBlock(256, 512, 2), BasicBlock(512, 512, 1))
         self.head = reshaping_head(dim)
-        for module in self.modules():  # as torchvision does; its batch norms start at 1 and 0, torch's default
+        for module in self.modules():  # as torchvision does; batch norms start at torch's default, 1 and 0
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def backbone(self, images: Tensor) -> Tensor:
-        """What torchvision's network passes to ``fc``: (n, c, h, w) -> (n, 512)."""
+        """The input of torchvision's ``fc``: (n, c, h, w) -> (n, 512)."""
         x = norm_relu_pool(self.bn1, convolve_stem(self.conv1, images))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         return adaptive_avg_pool2d(x, 1).flatten(1)
@@ -85,10 +85,10 @@ class ResNet18(nn.Module):
         return unit_rows(self.head(self.backbone(images)))
 
     def load_backbone(self, state_dict: Mapping[str, Tensor]) -> None:
-        """Copy the state of torchvision's resnet18 into the backbone; ``fc`` is left out and the head stays as it is.
+        """Copy the state of torchvision's resnet18 into the backbone. ``fc`` is ignored; the head does not change.
 
-        ``num_batches_tracked`` may be absent, as in files older than it. Anything else that does not fit is a
-        ``ValueError``, and nothing is copied then.
+        ``num_batches_tracked`` may be missing: old files do not have it. Anything else that does not fit raises a
+        ``ValueError``, and then nothing is copied.
         """
         given = {name: value for name, value in state_dict.items() if not name.startswith("fc.")}
         wanted = {name: value for name, value in self.state_dict().items() if not name.startswith("head.")}
@@ -96,7 +96,7 @@ class ResNet18(nn.Module):
         unexpected = [name for name in given if name not in wanted]
         if missing or unexpected:
             raise ValueError(
-                f"state_dict is not that of torchvision's resnet18: missing {_names(missing)}; "
+                f"this state_dict is not from torchvision's resnet18: missing {_names(missing)}; "
                 f"unexpected {_names(unexpected)}"
             )
         misshapen = [
@@ -105,12 +105,12 @@ class ResNet18(nn.Module):
             if value.shape != wanted[name].shape
         ]
         if misshapen:
-            raise ValueError(f"state_dict has other shapes than this network: {_names(misshapen)}")
-        self.load_state_dict(given, strict=False)  # strict would ask for the head
+            raise ValueError(f"this state_dict does not fit, because shapes differ: {_names(misshapen)}")
+        self.load_state_dict(given, strict=False)  # strict would require the head
 
 
 def _names(names: Iterable[str], most: int = 8) -> str:
-    """The first few in a row: another network's state would list a hundred."""
+    """The first few names: another network's state would list a hundred."""
     listed = list(names)
     more = f" and {len(listed) - most} more" if len(listed) > most else ""
     return (", ".join(listed[:most]) + more) or "nothing"

@@ -75,7 +75,7 @@ def _position(path: Path, metadata: dict[str, str]) -> Position:
 def _beside(parameter: Tensor, value: Tensor) -> Tensor:
     """A value for the optimiser. A momentum gets the memory layout of its parameter.
 
-    A fused optimiser walks through both in one order, and on a GPU the weights of convolutions are not in the usual one.
+    A fused optimiser walks through both in one order, and on a GPU the weights of convolutions have another layout.
     """
     if value.shape != parameter.shape:  # a counter of steps
         return value.to(parameter.device)

@@ -88,7 +88,7 @@ def accuracy(predicted: Tensor, labels: Tensor) -> float:
 
 
 def mean_batch_delta(config: Config, features: Tensor, labels: Tensor, num_classes: int) -> float:
-    """ΔR averaged over one shuffled pass of batches of the recipe's size; samples that do not fill a batch are left out."""
+    """ΔR averaged over one shuffled pass of batches of the recipe's size; an incomplete batch is left out."""
     size = min(config.optim.batch_size, len(features))
     order = torch.randperm(len(features), generator=torch.Generator().manual_seed(config.run.seed)).to(features.device)
     batches = [order[i : i + size] for i in range(0, len(order) - size + 1, size)]

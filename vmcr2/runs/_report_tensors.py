@@ -103,7 +103,7 @@ def _strongest(side: TrainingSide, num_classes: int, count: int) -> Tensor:
     found = side.labels.new_full((num_classes, count), -1)
     pick = torch.arange(count, device=found.device)
     for group in HardClasses(side.labels, num_classes, side.features.dtype, None).groups(Guard()):
-        along = (group.gather(side.features) @ bases[group.classes]).abs_()  # each sample along the directions of its own class
+        along = (group.gather(side.features) @ bases[group.classes]).abs_()  # along directions of its own class
         filled = group.rows < total
         along[~filled] = -1.0
         top = along.topk(min(-(-count // directions), along.shape[1]), dim=1).indices

@@ -174,11 +174,20 @@ def _interrupts_ignored() -> Iterator[None]:
 def _work(connection: Connection[Any, Any], new_maker: Callable[[], Maker[Any]], threads: int | None) -> None:
     """A worker's life: a job, its outcome, the next.
 
-    Anything on the pipe during a run is the word to stop, and so is its end: the parent has died.
+    Anything on the pipe during a run tells it to stop. If the parent ends, the worker ends at once.
     """
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     if threads is not None:
         torch.set_num_threads(threads)
     make = new_maker()
     with suppress(EOFError, OSError, StoppedError):
         while (job := connection.recv()) is not None:
             connection.send(make(job, connection.poll))
+
+
+def _end_with_parent() -> None:
+    """A run looks at its pipe after some epochs only. Until then it would write to a folder that a new sweep uses."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

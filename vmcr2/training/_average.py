@@ -1,4 +1,4 @@
-"""A running mean of the weights. A run is measured by it and keeps it; its steps continue from the weights themselves."""
+"""A running mean of the weights. A run is measured by it and keeps it; its steps continue from the weights."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class WeightAverage:
 
     @contextmanager
     def applied(self, see: See, batches: Sequence[Tensor]) -> Iterator[None]:
-        """Put the means in place of the weights, with BatchNorm statistics for them. Restores all old values on exit."""
+        """The means in place of the weights, with BatchNorm statistics for them. Restores the old values on exit."""
         with restoring_values([*self.weights.values(), *self.network.buffers()]):
             self.take_over(see, batches)
             yield
