@@ -46,7 +46,7 @@ def test_a_contender_that_fails_does_not_stop_the_others(monkeypatch: pytest.Mon
     whole = bench.measure
 
     def measure(config, *args, **kwargs):  # type: ignore[no-untyped-def]
-        if config.objective == "mcr2":
+        if config.objective.name == "mcr2":
             raise torch.OutOfMemoryError("no room\nat all")
         return whole(config, *args, **kwargs)
 

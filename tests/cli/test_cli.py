@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import io
 import json
@@ -28,14 +27,14 @@ from vmcr2.cli import _app, _display, app, main
 from vmcr2.data import DATASETS, Source, open_data, plain
 from vmcr2.data._digits import DigitsReader
 from vmcr2.models import build
-from vmcr2.train import FAMILIES, RECIPES, Config, find_recipe
-from vmcr2.train._config import ACTS_WITH
-from vmcr2.train._folder import read_tensors, write_tensors
-from vmcr2.train._loop import Trainer
-from vmcr2.train._recipes import default_origin
+from vmcr2.runs import FAMILIES, RECIPES, Config, find_recipe
+from vmcr2.runs._folder import read_tensors, write_tensors
+from vmcr2.runs._recipes import default_origin
+from vmcr2.runs._trainer import Trainer
 
 ROOT = Path(vmcr2.__file__).parent.parent
 FILES = {
+    ".lock",
     "config.json",
     "manifest.json",
     "metrics.jsonl",
@@ -163,7 +162,7 @@ def test_train_with_json_prints_one_object(trained: Trained) -> None:
 def test_the_run_folder_is_complete(trained: Trained) -> None:
     assert files(trained.folder) == FILES
     config = Config.from_json((trained.folder / "config.json").read_text())
-    assert config == find_recipe("digits").config.replace(epochs=2, seed=3)
+    assert config.acting() == find_recipe("digits").config.replace(epochs=2, seed=3).acting()
     manifest = strict((trained.folder / "manifest.json").read_text())
     source = open_data("digits")
     assert manifest["seed"] == 3
@@ -398,15 +397,15 @@ def mistake(tmp_path: Path) -> Callable[..., None]:
         (("train", "--set", "model=resnet19"), ("resnet19", "resnet18")),
         (("train", "--set", "data=digitz"), ("digitz", "did you mean digits")),
         (
-            ("train", "--objective", "ce", "--set", "focus=3"),
-            ("focus acts with vmcr2 only, and the objective is ce: leave it out",),
+            ("train", "--objective", "ce", "--set", "weight=3"),
+            ("weight acts with vmcr2 only, and the objective is ce: leave it out",),
         ),
         (("train", "--data", "x"), ("digits is part of scikit-learn and needs no path", "leave --data")),
         (("data", "verify", "digits", "--data", "x"), ("needs no path",)),
         (("train", "--epochs", "0"), ("epochs must be at least 1",)),
         (("train", "--seed", "-1"), ("seed must be at least 0",)),
         (("train", "--holdout", "1437"), ("holdout must lie between 1 and 1436",)),
-        (("train", "--objective", "mse"), ("--objective takes vmcr2, mcr2 or ce, got 'mse'",)),
+        (("train", "--objective", "mse"), ("--objective takes vmcr2, mcr2, ce, got 'mse'",)),
         (("train", "digits-ce", "--objective", "vmcr2"), ("is for ce, but --objective says vmcr2",)),
         (("train", "cifar100-d100", "--objective", "ce"), ("was not run with ce",)),
         (("train", "--device", "tpu"), ("device takes auto, cpu or cuda",)),
@@ -518,10 +517,10 @@ def test_stopping_a_run_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> No
     # after some epochs, without a checkpoint, with one, and in a folder with a name of vmcr2's own
     true_record = Trainer.record
 
-    def stop_at_three(trainer: Trainer, position: Any, spent: float) -> dict[str, Any]:
+    def stop_at_three(trainer: Trainer, position: Any, *rest: Any) -> dict[str, Any]:
         if position.epoch == 3:
             raise KeyboardInterrupt
-        return true_record(trainer, position, spent)
+        return true_record(trainer, position, *rest)
 
     monkeypatch.setattr(Trainer, "record", stop_at_three)
     said = in_process("train", "--epochs", "4", "--out", "run")
@@ -641,7 +640,9 @@ def test_other_data_than_a_run_s_own_are_noticed(mistake: Callable[..., None]) -
     said = in_process("evaluate", "run", "--data", "other", "--json")
     assert said.code == 0
     assert "test_accuracy" in strict(said.out)
-    expected = "run was begun with other training data than other holds now: figures made on these are not those of its"
+    expected = (
+        "run was started with other training data than other holds now: figures of these data are not those of its"
+    )
     assert said.err == f"vmcr2: {expected} summary.json\n"
     Path("raw").rename("away")
     Path("other").rename("raw")
@@ -649,7 +650,7 @@ def test_other_data_than_a_run_s_own_are_noticed(mistake: Callable[..., None]) -
     assert finished.code == 0
     assert "other training data" in finished.out
     Path("run/summary.json").unlink()
-    mistake("train", "--resume", "--out", "run", words=("begun with other training data", "another --out"))
+    mistake("train", "--resume", "--out", "run", words=("started with other training data", "new run with --out"))
 
 
 def test_evaluate_of_a_run_that_did_not_finish(mistake: Callable[..., None], begun: Path) -> None:
@@ -691,15 +692,14 @@ def test_a_recipe_shows_every_value_and_its_origin(name: str) -> None:
     assert result.exit_code == 0
     first, *lines = result.stdout.splitlines()
     assert first == f"{found.config.recipe}: {found.title}"
-    values = {key: value for key, value in dataclasses.asdict(found.config).items() if key != "recipe"}
+    values = {key: value for key, value in found.config.acting().items() if key != "recipe"}
     assert len(lines) == len(values)
     for line, (key, value) in zip(lines, values.items(), strict=True):
         shown = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
         origin = found.origins.get(key, default_origin(key))
         assert re.fullmatch(rf"  {key} +{re.escape(shown)} *{re.escape(origin)}", line), line
-        # as it is shown it can be given to --set, where it acts
-        if ACTS_WITH.get(key, found.config.objective) == found.config.objective:
-            assert getattr(found.config.with_settings([f"{key}={shown}"]), key) == value
+        # as it is shown it can be given to --set
+        assert found.config.with_settings([f"{key}={shown}"]).flat()[key] == value
 
 
 def test_a_recipe_of_the_paper_names_sections() -> None:

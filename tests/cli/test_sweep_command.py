@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from vmcr2.cli import _sweep, app
 from vmcr2.data import Source
-from vmcr2.train import TrainingError
+from vmcr2.runs import TrainingError
 
 QUICK = ("--epochs", "1", "--set", "hidden=32", "--set", "eval_every=0")
 

@@ -7,18 +7,9 @@ from pathlib import Path
 
 import pytest
 from page_browser import Browser, open_browser
-from run_folders import write_run
+from run_folders import HOSTILE, write_run
 
-from vmcr2.train import fit, recipe
-
-HOSTILE = [
-    "<img src=x onerror=alert(1)>",
-    "</script><script>alert(2)</script>",
-    "$x_1^",
-    "a & b",
-    "«q» \"'",
-    "{{ 7*7 }}",
-]
+from vmcr2.runs import fit, recipe
 
 
 @pytest.fixture(scope="session")

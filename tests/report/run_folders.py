@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from pathlib import Path
@@ -12,10 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
-from vmcr2.train import RECIPES, Config
+from vmcr2.runs import RECIPES, Config
 
 OLD = ("codes", "smallest_angles", "mean_angles")
 """what folders did not hold at first"""
+
+HOSTILE = [
+    "<img src=x onerror=alert(1)>",
+    "</script><script>alert(2)</script>",
+    "$x_1^",
+    "a & b",
+    "«q» \"'",
+    "{{ 7*7 }}",
+]
 
 
 def write_run(
@@ -69,38 +77,38 @@ def manifest(config: Config, path: Path) -> dict[str, Any]:
         "cores": 16,
         "threads": 16,
         "git_commit": "0123456789abcdef",
-        "command": f"/usr/bin/vmcr2 train {config.recipe} --seed {config.seed} --out {path.name}",
+        "command": f"/usr/bin/vmcr2 train {config.recipe} --seed {config.run.seed} --out {path.name}",
         "started": "2026-11-15T12:00:00+00:00",
-        "seed": config.seed,
-        "data": {"name": config.data, "train_checksum": "ab" * 32, "path": None},
+        "seed": config.run.seed,
+        "data": {"name": config.data.name, "train_checksum": "ab" * 32, "path": None},
     }
 
 
 def line(config: Config, epoch: int, rng: np.random.Generator, every: int) -> dict[str, Any]:
     """Curves of a plausible shape, with a dip after every latching."""
-    part = 1 - math.exp(-5 * epoch / config.epochs)
-    most = config.dim / 2 * math.log(3)
+    part = 1 - math.exp(-5 * epoch / config.optim.epochs)
+    most = config.model.dim / 2 * math.log(3)
     noise = float(rng.normal()) * most / 300
     record: dict[str, Any] = {
         "epoch": epoch,
         "step": 25 * epoch,
         "seconds": 0.14 * epoch,
         "images_per_second": 357_000.0,
-        "lr": 0.3 * (1 + math.cos(math.pi * epoch / config.epochs)) / 2,
+        "lr": 0.3 * (1 + math.cos(math.pi * epoch / config.optim.epochs)) / 2,
         "loss": -part,
         "expansion": most * (0.2 + 0.75 * part) + noise,
         "compression": most * (0.4 - 0.25 * part),
     }
     record["batch_delta_r"] = record["expansion"] - record["compression"]
-    if config.objective == "vmcr2":
-        dip = 0.6 if epoch % config.latch_every == 0 else 1.0
+    if config.objective.name == "vmcr2":
+        dip = 0.6 if epoch % config.flat()["latch_every"] == 0 else 1.0
         record["variational_expansion"] = most * (1 + part) * dip
         record["variational_compression"] = most * 0.4 * dip
         record["mismatch"] = 10 ** (5 + part) * dip**6
         record["codes_trace"] = 1 + 7 * part
-    if epoch % every == 0 and epoch < config.epochs:
+    if epoch % every == 0 and epoch < config.optim.epochs:
         record["train_delta_r"] = 0.9 * record["batch_delta_r"]
-        if config.holdout:
+        if config.data.holdout:
             record["holdout_accuracy"] = 0.55 * part + 0.005 * float(rng.normal())
     return record
 
@@ -109,7 +117,7 @@ def evaluation(
     config: Config, k: int, rng: np.random.Generator, picture: tuple[int, int, int], smooth: bool
 ) -> dict[str, NDArray[Any]]:
     """Classes on random subspaces of ⌊d/k⌋ dimensions, with noise; neighbours in number overlap a little."""
-    d, r, per_class = config.dim, max(1, config.dim // k), 30
+    d, r, per_class = config.model.dim, max(1, config.model.dim // k), 30
     frame = np.linalg.qr(rng.normal(size=(d, d)))[0] if k * r <= d else rng.normal(size=(d, k * r)) / d**0.5
     bases = frame.T[: k * r].reshape(k, r, d)
     bases = bases + 0.3 * np.roll(bases, 1, axis=0) * (np.arange(k) % 3 == 0)[:, None, None]
@@ -120,7 +128,7 @@ def evaluation(
     orthonormal = np.stack([np.linalg.qr(basis.T)[0] for basis in bases])
     cosines = np.linalg.svd(np.einsum("idr,jds->ijrs", orthonormal, orthonormal), compute_uv=False).clip(0, 1)
     falling = np.exp(-np.maximum(np.arange(30) - r, 0) * 0.7) * np.exp(rng.normal(size=(k, 1)) * 0.1)
-    s = config.atoms_per_class
+    s = config.flat().get("atoms_per_class", 1)
     codes = rng.random((k, k, s)) * 0.002 + np.eye(k)[:, :, None] * rng.random((k, k, s))
     tensors = {
         "features": z.astype(np.float16),
@@ -138,7 +146,7 @@ def evaluation(
         "worst_labels": np.arange(32) % k,
         "worst_predicted": (np.arange(32) + 1) % k,
     }
-    if config.objective == "vmcr2":
+    if config.objective.name == "vmcr2":
         tensors["codes"] = codes.reshape(k, k * s).T.astype(np.float16)
     return {name: np.ascontiguousarray(value) for name, value in tensors.items()}
 
@@ -165,32 +173,32 @@ def pictures(shape: tuple[int, ...], rng: np.random.Generator, smooth: bool) -> 
 
 
 def summary(config: Config, table: NDArray[Any], rng: np.random.Generator) -> dict[str, Any]:
-    unseen = "holdout" if config.holdout else "test"
+    unseen = "holdout" if config.data.holdout else "test"
     right = float(np.trace(table) / table.sum())
     figures: dict[str, Any] = {
         f"{unseen}_accuracy": right,
         f"{unseen}_class_mean_accuracy": right - 0.01,
         f"{unseen}_neighbours_accuracy": right - 0.02,
-        "train_delta_r": 0.7 * config.dim / 2 + float(rng.random()),
-        "expansion": 0.9 * config.dim / 2,
-        "compression": 0.2 * config.dim / 2,
-        "batch_delta_r": 0.8 * config.dim / 2 + float(rng.random()),
+        "train_delta_r": 0.7 * config.model.dim / 2 + float(rng.random()),
+        "expansion": 0.9 * config.model.dim / 2,
+        "compression": 0.2 * config.model.dim / 2,
+        "batch_delta_r": 0.8 * config.model.dim / 2 + float(rng.random()),
         "within_cosine": 0.41,
         "between_cosine": 0.02,
         "subspace_overlap": 0.003,
         "effective_rank": 8.7,
         "train_accuracy": 0.9,
-        "epochs": config.epochs,
-        "seconds": 0.14 * config.epochs,
-        "train_images": 50_000 - config.holdout,
+        "epochs": config.optim.epochs,
+        "seconds": 0.14 * config.optim.epochs,
+        "train_images": 50_000 - config.data.holdout,
         f"{unseen}_images": int(table.sum()),
         "parameters": 11_700_000,
     }
-    if config.objective == "ce":
+    if config.objective.name == "ce":
         figures["head_accuracy"] = right + 0.015
     return figures
 
 
 def settings(path: Path) -> dict[str, Any]:
     """The configuration that was written."""
-    return dataclasses.asdict(Config.from_json((path / "config.json").read_text()))
+    return Config.from_json((path / "config.json").read_text()).flat()

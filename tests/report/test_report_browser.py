@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import HOSTILE
 from page_browser import Browser
+from run_folders import HOSTILE
 from safetensors.numpy import load_file
 
 from vmcr2.report import read_run, write_report

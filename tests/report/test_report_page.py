@@ -23,7 +23,7 @@ from vmcr2.cli import _report, app
 from vmcr2.report import page, read_run, write_figures, write_report
 from vmcr2.report._figures._write import _pictures
 from vmcr2.report._pictures import strips
-from vmcr2.train import UserError
+from vmcr2.runs import UserError
 
 ROOT = Path(vmcr2.__file__).parent.parent
 

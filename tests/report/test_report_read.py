@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 from vmcr2.report import page, read_run
 from vmcr2.report._classes import angles, codes, confusion_sentence, most_confused, spectra
 from vmcr2.report._inner import chosen_classes, inner_products
-from vmcr2.train import UserError
+from vmcr2.runs import UserError
 
 
 def test_a_whole_run(real: dict[str, Path]) -> None:

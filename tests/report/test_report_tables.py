@@ -14,7 +14,7 @@ from vmcr2.report import group_runs, read_run, render, results_table
 from vmcr2.report._paper import PAPER, paper_figures
 from vmcr2.report._summary import command, departures, resume_command, summary_rows
 from vmcr2.report._tables import Table, spread
-from vmcr2.train import RECIPES
+from vmcr2.runs import RECIPES
 
 # copied from the paper's source: Table 2, Table 3, Table 1
 TABLE_2 = r"""
@@ -66,12 +66,12 @@ def test_the_paper_s_seconds() -> None:
 
 def test_every_recipe_of_a_table_finds_its_row() -> None:
     for name, make in RECIPES.items():
-        found = paper_figures(name, make().config.objective)
+        found = paper_figures(name, make().config.objective.name)
         in_a_table = "Table" in make().title
         assert (found is not None) == in_a_table, name
         if found is not None:
             assert found.table in make().title
-            assert found.epochs == make().config.epochs or not name.endswith("-paper")
+            assert found.epochs == make().config.optim.epochs or not name.endswith("-paper")
 
 
 # ---- over seeds

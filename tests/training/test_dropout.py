@@ -74,5 +74,5 @@ def test_it_is_a_part_of_the_run(value: float) -> None:
 
 
 def test_it_acts_with_the_network_that_has_dropout() -> None:
-    with pytest.raises(UserError, match="^dropout_until acts with model mnist-cnn only, and model is mlp: leave it"):
+    with pytest.raises(UserError, match=r"^dropout_until acts with model mnist-cnn only, and model is mlp: leave it"):
         recipe("digits", dropout_until=0.5)

@@ -1,4 +1,4 @@
-"""The command line: thin commands over the rooms."""
+"""The command line: thin commands that call the other packages."""
 
 from ._app import app, main
 

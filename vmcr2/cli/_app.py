@@ -48,10 +48,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 
 
 def main() -> None:
-    """Exit code 0 on success, 2 for a user's mistake (one sentence, no traceback), 1 where a run broke."""
+    """Run a command. Exit code 0 on success, 2 for a user's mistake (one sentence, no traceback), 1 if a run broke."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that cannot spell Δ does not end a run
+            stream.reconfigure(errors="replace")  # a terminal that cannot show Δ must not end a run
     try:
         app()
     except UserError as error:

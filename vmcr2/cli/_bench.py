@@ -77,12 +77,12 @@ def latch(json_: Json = None, device: Device = "auto", threads: Threads = None) 
 
 
 def _say(text: str) -> None:
-    """What is measured next, apart from the table: it takes minutes on a CPU."""
+    """Say what is measured next, on stderr: on a CPU it takes minutes."""
     typer.echo(f"{text} …", err=True)
 
 
 def _prepared(target: Path | None, device: str, threads: int | None) -> torch.device:
-    """The device; what would spoil a measurement is found before it."""
+    """The device. Mistakes in the options are found before anything is measured."""
     if target is not None and (target.is_dir() or not target.parent.is_dir()):
         raise UserError(f"--json names the file to write: {target} is a folder, or its folder is not there")
     if threads is not None:

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: a live line on a terminal, plain lines elsewhere."""
+"""Shows the progress of a run: a live line on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def describe(record: dict[str, Any]) -> str:
 
 
 class Display:
-    """Shows nothing, as --json wants it, and keeps where the run goes; the others show it as well."""
+    """Shows nothing, for --json, and remembers the run's folder. The other displays also show it."""
 
     folder: Path | None = None
-    """The run's, once it has begun: for who stops it."""
+    """The run's folder, once the run has started: for the message if somebody stops it."""
 
     def started(self, config: Config, folder: Path, first_epoch: int) -> None:
-        """Keep where it goes."""
+        """Remember the folder."""
         self.folder = folder
 
     def epoch(self, record: dict[str, Any]) -> None:
@@ -61,7 +61,7 @@ class PlainDisplay(Display):
     """About twenty lines over the run, for a file or a pipe."""
 
     def started(self, config: Config, folder: Path, first_epoch: int) -> None:
-        """Say where it goes."""
+        """Print what runs, and its folder."""
         super().started(config, folder, first_epoch)
         self.epochs = config.optim.epochs
         self.every = max(1, config.optim.epochs // _PLAIN_LINES)
@@ -70,10 +70,10 @@ class PlainDisplay(Display):
         typer.echo(f"{_title(config)} -> {folder}" + (f", resumed after epoch {first_epoch}" if first_epoch else ""))
 
     def epoch(self, record: dict[str, Any]) -> None:
-        """A line now and then."""
+        """Print a line for some epochs."""
         epoch = record["epoch"]
         if epoch == 1 or epoch // self.every > self.shown // self.every or epoch == self.epochs:
-            # by the pace since the last line: the first epoch has the start-up in it, and tells nothing
+            # from the pace since the last line: the first epoch includes the start-up, and says nothing
             since, spent = self.latest
             left = ""
             if epoch > max(since, 1) and (since > 0 or epoch == self.epochs):
@@ -83,7 +83,7 @@ class PlainDisplay(Display):
             typer.echo(f"epoch {epoch}/{self.epochs}  {describe(record)}{left}")
 
     def note(self, text: str) -> None:
-        """On a line of its own."""
+        """On its own line."""
         typer.echo(text)
 
 
@@ -98,14 +98,14 @@ class LiveDisplay(Display):
         self.latest: dict[str, Any] = {}
 
     def started(self, config: Config, folder: Path, first_epoch: int) -> None:
-        """Begin the bar."""
+        """Start the bar."""
         super().started(config, folder, first_epoch)
         self.live.console.print(f"{_title(config)} -> {folder}", highlight=False, markup=False)
         self.task = self.progress.add_task("epoch", total=config.optim.epochs, completed=first_epoch)
         self.live.update(self.progress)
 
     def epoch(self, record: dict[str, Any]) -> None:
-        """Move it on; figures that are not measured every epoch stay in sight."""
+        """Advance the bar. Figures that are not measured every epoch stay visible."""
         kept = {key: self.latest[key] for key in ("train_delta_r", "holdout_accuracy") if key in self.latest}
         self.latest = kept | record
         self.progress.update(self.task, completed=record["epoch"])

@@ -1,4 +1,4 @@
-"""`vmcr2 report`, and the page at the end of a run. matplotlib and jinja2 are imported when something is made."""
+"""`vmcr2 report`, and the page at the end of a run. matplotlib and jinja2 are imported only when they are needed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAGE = "report.html"
 
 
 class Form(enum.StrEnum):
-    """What a table can be printed as."""
+    """The formats of a printed table."""
 
     md = "md"
     latex = "latex"
@@ -59,7 +59,7 @@ def report(
         return
     if "table" in made:
         typer.echo(made["table"], nl=False)
-    said = sys.stderr if "table" in made else sys.stdout  # the table alone can be piped
+    said = sys.stderr if "table" in made else sys.stdout  # so that a pipe gets the table alone
     if "report" in made:
         print(f"report: {made['report']}", file=said)
     if figures is not None:
@@ -67,13 +67,13 @@ def report(
 
 
 def report_after(folder: Path) -> Path | None:
-    """The page of a run that has just ended. Whatever goes wrong with it, the run is done: a sentence, no error."""
+    """Make the page of a run that has just ended. If that fails, print a sentence, no error: the run is done."""
     try:
         from ..report import read_run, write_report
 
         return write_report([read_run(folder)], folder / PAGE)
     except UserError as error:
         print(f"vmcr2: the run is done, but there is no report: {error}", file=sys.stderr)
-    except Exception as error:  # a page is not worth a run
+    except Exception as error:  # a page that fails must not make the run fail
         print(f"vmcr2: the run is done, but its report failed ({type(error).__name__}: {error})", file=sys.stderr)
     return None

@@ -1,4 +1,4 @@
-"""Settings on a command line: options of their own, and --set for all others."""
+"""Settings on the command line: some have their own option, --set is for all others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SPELT = {"own": "an option of its own", "grid": "--grid", "set": "--set"}
 
 
 def given_changes(data: Path | None, **options: Any) -> dict[str, Any]:
-    """What the options change; those that were not given do not."""
+    """The changes by the options that were given."""
     changes = {name: value for name, value in options.items() if value is not None}
     if data is not None:
         changes["data_path"] = str(data.expanduser().resolve())
@@ -21,12 +21,12 @@ def given_changes(data: Path | None, **options: Any) -> dict[str, Any]:
 
 
 def refuse_twice(**options: Iterable[str]) -> None:
-    """A setting that two of these say is somebody's mistake: which one did they mean?"""
+    """A setting given in two ways is a :class:`UserError`: nobody knows which value was meant."""
     for (one, some), (other, more) in combinations(options.items(), 2):
         for name in set(some) & set(more):
             raise UserError(f"{name} is set twice, by {_SPELT[one]} and by {_SPELT[other]}: leave one out")
 
 
 def names_of(settings: list[str]) -> list[str]:
-    """What --set sets."""
+    """The names of the settings that --set sets."""
     return [setting.partition("=")[0].strip() for setting in settings]

@@ -98,7 +98,7 @@ def _points(
 
 
 def describe(record: dict[str, Any]) -> str:
-    """What came of a run, in a few words."""
+    """The result of a run in a few words."""
     if "failed" in record:
         return f"failed: {record['failed']}"
     wall = record["wall_seconds"]
@@ -112,17 +112,17 @@ class PlainDisplay:
     """A line for every run."""
 
     def started(self, total: int, done: int, note: str | None) -> None:
-        """How much there is to do."""
+        """Print how much there is to do."""
         typer.echo(
             f"{total} points" + (f", {done} of them done before" if done else "") + (f"; {note}" if note else "")
         )
 
     def finished(self, done: int, total: int, record: dict[str, Any], point: Point) -> None:
-        """Its figures."""
+        """Print the figures of a run."""
         typer.echo(f"[{done}/{total}] {point.label}: {describe(record)}")
 
     def lost(self, point: Point, reason: str) -> None:
-        """Why there are none."""
+        """Print why a run has no result."""
         print(f"vmcr2: {point.label}: no result: {reason}", file=sys.stderr)
 
 
@@ -134,13 +134,13 @@ class LiveDisplay:
         self.best: tuple[float, str] | None = None
 
     def started(self, total: int, done: int, note: str | None) -> None:
-        """Begin the bar."""
+        """Start the bar."""
         if note:
             self._print(note)
         self.task = self.progress.add_task("runs", total=total, completed=done, best="")
 
     def finished(self, done: int, total: int, record: dict[str, Any], point: Point) -> None:
-        """Move it on."""
+        """Print the run's figures and advance the bar."""
         self._print(f"[{done}/{total}] {point.label}: {describe(record)}")
         if "failed" not in record:
             self.best = max(self.best or (-1.0, ""), (record["holdout_accuracy"], point.label))
@@ -148,7 +148,7 @@ class LiveDisplay:
         self.progress.update(self.task, completed=done, best=best)
 
     def lost(self, point: Point, reason: str) -> None:
-        """Say why a run has no result."""
+        """Print why it has no result."""
         self._print(f"{point.label}: no result: {reason}")
 
     def _print(self, text: str) -> None:
@@ -156,7 +156,7 @@ class LiveDisplay:
 
 
 class Silent:
-    """For --json: what was lost is said, nothing else."""
+    """For --json: reports runs without a result, nothing else."""
 
     def started(self, total: int, done: int, note: str | None) -> None:
         """Nothing."""
@@ -189,7 +189,7 @@ def _display(*, quiet: bool) -> Iterator[SweepListener]:
 
 @contextmanager
 def _terminated_like_interrupted() -> Iterator[None]:
-    """SIGTERM as Ctrl-C: workers are stopped and MPS is ended, whoever ends the sweep."""
+    """Treat SIGTERM like Ctrl-C: both stop the workers and MPS."""
 
     def interrupt(signum: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""What came out of runs, to look at: one HTML page, figures for a paper, tables. Reads run folders and nothing else."""
+"""Shows the results of runs: one HTML page, figures for a paper, tables. It reads run folders and nothing else."""
 
 from ._figures import write_figures
 from ._groups import group_runs

@@ -1,4 +1,4 @@
-"""What a run says of its classes: spectra, atoms, angles between subspaces, and which were taken for which."""
+"""What a run says about its classes: spectra, atoms, angles between subspaces, confusions."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Codes(NamedTuple):
 
 
 def codes(run: RunRecord) -> Codes | None:
-    """From A; None for objectives without a dictionary, and for folders that do not hold it."""
+    """From A; None for objectives without a dictionary, and for folders that do not have it."""
     raw, k = run.tensors.get("codes"), run.num_classes
     if raw is None or raw.ndim != 2 or not k or raw.shape[1] != k or raw.shape[0] % k:
         return None
@@ -71,7 +71,7 @@ def codes(run: RunRecord) -> Codes | None:
 
 
 def codes_sentence(found: Codes, names: list[str]) -> str:
-    """How much stays on one's own atoms, and the largest share elsewhere."""
+    """How much of the codes is on a class's own atoms, and the largest share elsewhere."""
     own = np.diag(found.blocks)
     text = (
         f"On average {own.mean():.0%} of a class's codes lie on the {found.atoms_per_class} atoms that were latched "
@@ -80,9 +80,9 @@ def codes_sentence(found: Codes, names: list[str]) -> str:
     other = found.blocks - np.diag(own)
     if other.max() >= 0.0005:
         i, j = divmod(int(other.argmax()), len(names))
-        text += f" The most on another's: {other[i, j]:.1%}, «{names[i]}» on atoms of «{names[j]}»."
+        text += f" Largest share on others' atoms: {other[i, j]:.1%}, «{names[i]}» on atoms of «{names[j]}»."
     else:
-        text += " None lie on another's."
+        text += " None lie on atoms of another class."
     return text
 
 

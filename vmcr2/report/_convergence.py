@@ -1,4 +1,4 @@
-"""Figure 1 of the paper and its neighbours: which quantities go into which panel, and what they say in words."""
+"""Figure 1 of the paper and related charts: which quantities go into which panel, and their values in words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ALL_POINTS = 2400
 
 
 class Curve(NamedTuple):
-    """A series with how it is drawn: ``style`` is a colour with its dashes, ``points`` draws marks."""
+    """A series, and how it is drawn: ``style`` is a colour with its dashes, ``points`` draws marks."""
 
     run: int
     label: str
@@ -40,7 +40,7 @@ class Panel:
     how: str
     log: bool = False
     top: float | None = None
-    """where the axis ends, for what cannot pass it"""
+    """where the axis ends, for values that cannot exceed it"""
     curves: list[Curve] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     absent: str = ""
@@ -51,7 +51,7 @@ class _Quantity(NamedTuple):
     name: str
     label: str
     final: str | None = None
-    """the summary's figure made in the same way after the last epoch"""
+    """the summary's figure that is measured in the same way after the last epoch"""
     points: bool = False
 
 
@@ -62,14 +62,14 @@ _RV, _RVC = _Quantity("variational_expansion", "R^v"), _Quantity("variational_co
 
 
 def convergence_panels(runs: list[RunRecord], groups: list[Group], labels: list[str], styles: list[int]) -> list[Panel]:
-    """All panels, also those that no run has a series for: they say why."""
+    """All panels. A panel without a series says why."""
     alone = len(runs) == 1
     draw = _Drawing(runs, _group_labels(groups, labels, styles), styles)
     delta = Panel(
         "delta",
         "ΔR, the rate reduction",
-        "Higher is better: features spread over the whole space while every class keeps to little of it. «Batch» is of "
-        "the epoch's last batch, as it was trained on; «full train» is of all training images. With few samples per "
+        "Higher is better: all features together fill the space, and each class fills only a small part of it. «Batch» "
+        "is the epoch's last batch, as it was trained on; «full train» is all training images. With few samples per "
         "class in a batch the two differ, and a high batch ΔR alone says little.",
     )
     draw.fill(delta, [_BATCH, _FULL])
@@ -85,8 +85,8 @@ def convergence_panels(runs: list[RunRecord], groups: list[Group], labels: list[
         rates.append(Panel("compression", "R_c, within classes", "Falls as each class narrows. Of the last batch."))
         draw.fill(rates[1], [_RC])
     how = (
-        "The variational terms that Γ and A are updated by. They are other numbers than R and R_c, and R^v is not "
-        "bounded by R's maximum: with free codes it passes it."
+        "The variational terms that update Γ and A. They are other numbers than R and R_c, and R^v is not "
+        "bounded by R's maximum: with free codes it exceeds it."
     )
     absent = "Only V-MCR² has a dictionary."
     title = "R^v and R^v_c, of the dictionary" if alone else "R^v, of the dictionary"
@@ -101,7 +101,7 @@ def convergence_panels(runs: list[RunRecord], groups: list[Group], labels: list[
     mismatch = Panel(
         "mismatch",
         "M, the mismatch",
-        "How far the classes' second moments are from what dictionary and codes say of them. Logarithmic.",
+        "How far the classes' second moments are from those that dictionary and codes describe. Logarithmic.",
         log=True,
         absent="Only V-MCR² has a mismatch.",
     )
@@ -115,7 +115,7 @@ def convergence_panels(runs: list[RunRecord], groups: list[Group], labels: list[
 
 
 class _Drawing:
-    """Series of all runs into panels."""
+    """Puts the series of all runs into panels."""
 
     def __init__(self, runs: list[RunRecord], labels: list[str], styles: list[int]) -> None:
         self.runs, self.labels, self.styles = runs, labels, styles
@@ -138,7 +138,7 @@ class _Drawing:
 
 
 def _group_labels(groups: list[Group], labels: list[str], styles: list[int]) -> list[str]:
-    """A legend names a group once, unless its runs have styles of their own."""
+    """A legend names a group once, unless its runs have different styles."""
     named = list(labels)
     for group in groups:
         if len({styles[i] for i in group.runs}) == 1:
@@ -168,7 +168,7 @@ def _accuracy(runs: list[RunRecord], draw: _Drawing) -> Panel:
         if (found := paper_figures(run.recipe, run.objective)) and run.unseen == "test"
     }
     panel.lines = [Line(value, f"paper, {objective}: test {value:.4f}") for value, objective in sorted(known)]
-    panel.absent = "Nothing was measured yet: it is at the end of the run, or on the way with a hold-out."
+    panel.absent = "Nothing was measured yet. Accuracy is measured at the end of a run; with a hold-out also during it."
     return panel
 
 
@@ -184,7 +184,7 @@ def _paper_delta(runs: list[RunRecord]) -> list[Line]:
 
 
 def _says(panel: Panel, runs: list[RunRecord]) -> str:
-    """The latest values in words; of several runs with one label, their range."""
+    """The latest values in words; for several runs with one label, their range."""
     if not panel.curves:
         return panel.absent or "The run has no such figures yet."
     latest: dict[str, list[float]] = {}

@@ -1,4 +1,4 @@
-"""Files that this tool made are made anew; any other file is left alone."""
+"""Writes files. It replaces files that `vmcr2 report` made before, and no others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def check_ours(path: Path) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Atomically, in a folder that is made where needed, and never over another's file."""
+    """Write a file atomically, and create its folder. It never replaces a file that this tool did not make."""
     check_ours(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Runs that differ by their seed alone belong together; every run and group has a name of its own."""
+"""Groups runs that differ only in their seed, and gives every run and group a name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Group(NamedTuple):
 
 
 def group_runs(runs: list[RunRecord]) -> list[Group]:
-    """In the order of their first run. A label names the recipe, and where that is not enough what differs."""
+    """Groups in the order of their first run. A label is the recipe's name and, if needed, the settings that differ."""
     members: dict[str, list[int]] = {}
     for index, run in enumerate(runs):
         members.setdefault(_identity(run), []).append(index)
@@ -28,7 +28,7 @@ def group_runs(runs: list[RunRecord]) -> list[Group]:
 
 
 def run_labels(runs: list[RunRecord], groups: list[Group]) -> list[str]:
-    """The group's label, with the seed where a group has several, and the folder where even that is not enough."""
+    """The group's label; with the seed if the group has several runs, and with the folder if seeds repeat."""
     labels = [""] * len(runs)
     for group in groups:
         seeds = [runs[i].config.get("seed") for i in group.runs]
@@ -42,7 +42,7 @@ def run_labels(runs: list[RunRecord], groups: list[Group]) -> list[str]:
 
 
 def run_styles(runs: list[RunRecord], groups: list[Group]) -> list[int]:
-    """One style (colour and dashes) per group; per run where a single group of a few runs is shown."""
+    """One style (colour and dashes) per group; one per run if there is a single group of a few runs."""
     if len(groups) == 1 and len(runs) <= _MANY:
         return list(range(len(runs)))
     styles = [0] * len(runs)

@@ -23,7 +23,7 @@ class InnerProducts(NamedTuple):
 
 
 def chosen_classes(num_classes: int, count: int = _CLASSES) -> list[int]:
-    """Evenly spaced, so that nobody chose them.
+    """Evenly spaced classes, so that the choice is neutral.
 
     >>> chosen_classes(100)
     [0, 11, 22, 33, 44, 55, 66, 77, 88, 99]
@@ -44,7 +44,7 @@ def inner_products(run: RunRecord, per_class: int) -> InnerProducts | None:
         return None
     index = np.concatenate([found for _, found in kept])
     z = features[index].astype(np.float64)
-    z /= np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12)  # half precision left them a little off
+    z /= np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12)  # half precision changed their length a little
     values = np.abs(z @ z.T).clip(0.0, 1.0)
     same = labels[index][:, None] == labels[index]
     apart = ~np.eye(len(index), dtype=bool)
@@ -58,7 +58,7 @@ def inner_products(run: RunRecord, per_class: int) -> InnerProducts | None:
 
 
 def inner_sentence(run: RunRecord, inner: InnerProducts) -> str:
-    """Within and between, of what is shown and of the training set."""
+    """Means within and between classes, of what is shown and of the training set."""
     text = (
         f"Mean |cosine| in this picture: {inner.within:.3f} within a class, {inner.between:.3f} between classes"
         f"{_times(inner.within, inner.between)}."

@@ -23,12 +23,12 @@ _ASSETS = Path(__file__).parent / "page"
 _PICTURE_BYTES = 1_300_000
 _MISTAKE_BYTES = 150_000
 _FEW_RUNS = 4
-"""so many can have all their samples and pictures on one page"""
+"""up to this number of runs, a page has all their samples and pictures"""
 _SIDE_BY_SIDE = 8
 
 
 def write_report(runs: list[RunRecord], target: Path) -> Path:
-    """The page of one run, or of several compared, as one file; another's file of that name is left alone."""
+    """The page of one run, or of several compared, as one file. It replaces no file that this tool did not make."""
     write_bytes(target, page(runs).encode())
     return target
 
@@ -62,7 +62,7 @@ def _context(runs: list[RunRecord]) -> dict[str, Any]:
     for panel in panels:
         if panel.curves:
             payload[f"curve-{panel.key}"] = _payload.lines(panel)
-    # of many runs, the first of every configuration
+    # if there are many runs, the first of every configuration
     side = list(range(len(runs))) if len(runs) <= _SIDE_BY_SIDE else [group.runs[0] for group in groups]
     table = results_table(runs, groups)
     return {

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class PaperFigures(NamedTuple):
-    """A row of the paper. ``delta_r`` is its «Training ΔR», which reads as a figure over minibatches."""
+    """A row of the paper. ``delta_r`` is its «Training ΔR», which seems to be over minibatches."""
 
     accuracy: float
     delta_r: float | None

@@ -27,8 +27,8 @@ class Strip(NamedTuple):
 def strips(pictures: Array, budget: int) -> list[Strip]:
     """One strip per row of (rows, count, channels, height, width) within ``budget`` bytes of page.
 
-    PNG where that is small, as for digits; else JPEG, of falling quality, then of fewer pictures. Empty when even one
-    picture a row is too much.
+    PNG if that is small, as for digits; else JPEG with lower and lower quality, then fewer pictures. Empty if even one
+    picture per row is too much.
     """
     if not pictures.size:
         return []
@@ -65,7 +65,7 @@ def _side_by_side(pictures: Array) -> Array:
 
 
 def _data_uri(picture: Array, quality: int | None) -> str:
-    from PIL import Image  # comes with matplotlib; opened here alone, training never pays for it
+    from PIL import Image  # imported here, so that training does not import it
 
     grey = picture.shape[2] == 1
     image = Image.fromarray(picture[:, :, 0] if grey else picture[:, :, :3])

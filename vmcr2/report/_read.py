@@ -1,4 +1,4 @@
-"""A run folder as plain records. What is missing or damaged is absent and named, never a crash."""
+"""Reads a run folder into plain records. A missing or damaged part is left out and named; it is never a crash."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run as its folder tells it."""
+    """One run as its folder describes it."""
 
     path: Path
     config: dict[str, Any]
@@ -36,7 +36,7 @@ class RunRecord:
 
     @property
     def recipe(self) -> str:
-        """The recipe's name, or what stands for it."""
+        """The recipe's name; without one, the data set and the objective."""
         return str(self.config.get("recipe") or f"{self.config.get('data', 'data')}-{self.objective}")
 
     @functools.cached_property
@@ -56,7 +56,7 @@ class RunRecord:
 
     @property
     def unseen(self) -> str:
-        """Which images the accuracy is of: ``test`` or ``holdout``. The two are never mixed."""
+        """Which images the accuracy was measured on: ``test`` or ``holdout``. The two are never mixed."""
         return "holdout" if self.config.get("holdout") else "test"
 
     @property
@@ -82,7 +82,7 @@ class RunRecord:
 
     @property
     def epochs_done(self) -> int:
-        """The last epoch that left a line."""
+        """The last epoch that has a line of metrics."""
         return int(self.metrics[-1]["epoch"]) if self.metrics else 0
 
     @property
@@ -94,7 +94,7 @@ class RunRecord:
 
     @property
     def seconds_per_epoch(self) -> float | None:
-        """Training alone, without measuring."""
+        """Only training, without measuring."""
         epochs = self.summary.get("epochs", self.epochs_done) if self.summary else self.epochs_done
         return self.seconds / epochs if self.seconds is not None and epochs else None
 

@@ -1,4 +1,4 @@
-"""Metrics as series over epochs and seconds, thinned out without losing their extremes."""
+"""Metrics as series over epochs and seconds. Long ones are thinned, and keep their extremes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Series(NamedTuple):
 
 
 def read_series(run: RunRecord, name: str, limit: int, final: float | None = None) -> Series | None:
-    """The finite values of a metric, at most ``limit`` of them; ``final`` is one more, made after the last epoch.
+    """The finite values of a metric, at most ``limit`` of them; ``final`` is one more, measured after the last epoch.
 
-    None where there is nothing: the objective does not have it, or it was never measured.
+    None if there is nothing: the objective does not have it, or it was never measured.
     """
     points = [
         (line["epoch"], float(line.get("seconds") or 0.0), float(line[name]))

@@ -52,9 +52,7 @@ def _accuracy_rows(runs: list[RunRecord], paper: PaperFigures | None) -> list[Ro
 def _rate_rows(runs: list[RunRecord], paper: PaperFigures | None) -> list[Row]:
     most = [f"{run.most_delta:.2f}" if run.most_delta is not None and run.summary else "–" for run in runs]
     stated = f"{paper.delta_r:.2f}" if paper and paper.delta_r is not None else ""
-    note = (
-        "The paper says «Training ΔR» and not over what; with many classes its figures fit batches." if stated else ""
-    )
+    note = "The paper does not say over what its «Training ΔR» is; with many classes it fits batches." if stated else ""
     return [
         Row("ΔR, mean over batches", [_cell(run, "batch_delta_r", ".2f") for run in runs], stated, note),
         Row("ΔR, whole training set", [_cell(run, "train_delta_r", ".2f") for run in runs]),
@@ -116,7 +114,7 @@ def paper_note(runs: list[RunRecord]) -> str:
 def departures(run: RunRecord) -> list[str]:
     """The settings in which a run differs from its recipe: "epochs 200 instead of 2000".
 
-    From the recipe's values that the run folder keeps: today's may be others. A folder of vmcr2 0.1 keeps none.
+    The recipe's values come from the run folder, because today's may differ. Folders of vmcr2 0.1 do not have them.
     """
     recipe = run.manifest.get("recipe")
     if not isinstance(recipe, dict):
@@ -130,7 +128,7 @@ def departures(run: RunRecord) -> list[str]:
 
 
 def command(run: RunRecord) -> str:
-    """As a person would type it."""
+    """The command of the run, as a person would type it."""
     words = str(run.manifest.get("command", "")).split(" ")
     if words[0].endswith(("/vmcr2", "__main__.py")):
         words[0] = "vmcr2"
@@ -138,12 +136,12 @@ def command(run: RunRecord) -> str:
 
 
 def resume_command(run: RunRecord) -> str:
-    """What goes on with a run."""
+    """The command that continues a run."""
     return f"vmcr2 train --resume --out {shlex.quote(str(run.path))}"
 
 
 def hardware(run: RunRecord) -> str:
-    """The device, and for a processor how much of it."""
+    """The device; for a CPU also the number of cores."""
     device = str(run.manifest.get("device", "")) or "not known"
     if device in ("cpu", "x86_64", "aarch64", "arm64", "i386") and run.manifest.get("cores"):
         return f"CPU, {run.manifest['cores']} cores"

@@ -15,7 +15,7 @@ Form = Literal["md", "latex", "html"]
 
 
 class Table(NamedTuple):
-    """Heads, rows of cells, and what must be said under it."""
+    """Column heads, rows of cells, and notes under the table."""
 
     heads: list[str]
     rows: list[list[str]]
@@ -72,7 +72,7 @@ def _row(group: Group, runs: list[RunRecord]) -> list[str]:
 
 
 def spread(values: list[float | None], digits: int) -> str:
-    """Mean ± sample standard deviation; of one value the value alone.
+    """Mean ± sample standard deviation; for one value, the value alone.
 
     >>> spread([0.98, 0.99], 4)
     '0.9850 ± 0.0071'
@@ -91,20 +91,20 @@ def _one_or_range(values: list[int]) -> str:
 
 
 def _notes(runs: list[RunRecord]) -> list[str]:
-    notes = ["± is the sample standard deviation over runs that differ by their seed alone."]
+    notes = ["± is the sample standard deviation over runs that differ only in their seed."]
     papers = [found for run in runs if (found := paper_figures(run.recipe, run.objective))]
     if any(found.delta_r is not None for found in papers):
         notes.append(
             "Batch ΔR is the mean over un-augmented batches of the recipe's size, full-train ΔR is over all training "
-            "images. The paper's «Training ΔR» does not say which; with many classes it fits the former, and stands "
-            "beside it."
+            "images. The paper does not say which of them its «Training ΔR» is; with many classes it fits batch ΔR, "
+            "and stands beside it."
         )
     else:
         notes.append("Batch ΔR is the mean over un-augmented batches, full-train ΔR is over all training images.")
     if any(run.unseen == "holdout" for run in runs):
         notes.append("Hold-out images are training images set aside: their figures are not test figures.")
     if papers and any(run.objective == "ce" for run in runs):
-        notes.append("Of cross-entropy the paper reports the accuracy of its head.")
+        notes.append("For cross-entropy the paper reports the accuracy of the head.")
     if papers:
         tables = " and ".join(sorted({found.table for found in papers}))
         timed = any(found.seconds_per_epoch for found in papers)
@@ -113,7 +113,7 @@ def _notes(runs: list[RunRecord]) -> list[str]:
 
 
 def render(table: Table, form: Form) -> str:
-    """As text for a document of that kind."""
+    """The table as Markdown, LaTeX or HTML."""
     return {"md": _markdown, "latex": _latex, "html": _html}[form](table)
 
 

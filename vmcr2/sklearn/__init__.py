@@ -1,4 +1,4 @@
-"""Estimators for arrays: features on class subspaces, and classifiers that know how far off a point is.
+"""scikit-learn estimators for arrays: features on class subspaces, and classifiers that can refuse a point.
 
 >>> from sklearn.datasets import load_wine
 >>> from vmcr2.sklearn import RateReductionClassifier

@@ -1,4 +1,4 @@
-"""Arguments as people give them: checked, and as Python's own numbers, since a grid search gives numpy's."""
+"""Checks the estimators' arguments and converts them to Python's own numbers, because a grid search gives numpy's."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def widths(hidden: Any) -> tuple[int, ...]:
 
 
 def usable_device(given: Any) -> torch.device:
-    """A device that holds a number and gives it back."""
+    """A device that torch can use here: a number is sent there and back."""
     try:
         device = torch.device(given)
         torch.zeros((), device=device).item()

@@ -81,11 +81,11 @@ class RateReductionBase(BaseEstimator):  # type: ignore[misc]
         )
 
     def _new_trainer(self, X: Array, plan: Plan, labels: torch.Tensor) -> Trainer:
-        """``labels`` say how large the classes of a batch can become."""
+        """A trainer for these rows. ``labels`` say how large the classes of a batch can become."""
         mean, scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
         if self.standardize:
             mean, spread = X.mean(axis=0), X.std(axis=0)
-            # a constant column has a spread of rounding errors, which are as small as its numbers are
+            # the spread of a constant column is rounding error, which is small compared with its numbers
             scale = np.where(spread > 1e-10 * np.abs(X).max(axis=0), spread, 1.0)
         sample = torch.zeros(2, X.shape[1])
 
@@ -98,7 +98,7 @@ class RateReductionBase(BaseEstimator):  # type: ignore[misc]
     def _samples(
         self, trainer: Trainer, X: Array, labels: Array, logs: Array | None = None, weights: Array | None = None
     ) -> Samples:
-        """Rows and labels for the trainer, by the logarithms of class weights and by weights of samples."""
+        """Rows and labels for the trainer, with the logarithms of class weights and with sample weights."""
         device = trainer.plan.device
         # standardised in float64, then float32 for the network
         x = trainer.featurizer.standardize(torch.tensor(X, dtype=torch.float64, device=device)).float()
@@ -122,14 +122,14 @@ class RateReductionBase(BaseEstimator):  # type: ignore[misc]
             trainer.run(data, after_epoch)
 
     def _keep(self, trainer: Trainer) -> None:
-        # in float64, so that a point's features do not depend on the batch in which it comes
+        # in float64, so that a point's features do not depend on the other points of its batch
         self.featurizer_ = copy.deepcopy(trainer.featurizer).double().eval()
         self.loss_curve_ = list(trainer.loss_curve)
         self.n_iter_ = trainer.epochs_done
 
     @property
     def network_(self) -> nn.Module:
-        """The trained network, which sees standardised inputs."""
+        """The trained network. Its inputs are standardised rows."""
         return self.featurizer_.network
 
     @torch.no_grad()
@@ -157,7 +157,7 @@ class RateReductionBase(BaseEstimator):  # type: ignore[misc]
 def default_dim(num_classes: int) -> int:
     """13 per class up to the paper's 128 (10 classes), at least its 5 per class (500 for 100 classes), at most 512.
 
-    A step costs d³ and more. But k orthogonal subspaces need k dimensions: beyond 512 classes there is one each.
+    A step costs d³ and more. But k orthogonal subspaces need k dimensions: above 512 classes each class has one.
     """
     return max(num_classes, min(512, max(5 * num_classes, min(128, 13 * num_classes))))
 
@@ -170,7 +170,7 @@ def default_epochs(objective: str, samples: int, batch_size: int) -> int:
 
 @contextlib.contextmanager
 def progress(verbose: int, epochs: int) -> Iterator[Callable[[str], None]]:
-    """A bar that the returned function moves on by an epoch; nothing where not verbose."""
+    """A progress bar. The function that it yields advances it by an epoch. Shows nothing if not verbose."""
     if not verbose:
         yield lambda _text: None
         return

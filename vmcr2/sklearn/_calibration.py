@@ -1,4 +1,4 @@
-"""From scores to probabilities: one temperature, fitted where the scores were not learned."""
+"""From scores to probabilities: one temperature, fitted on samples that were not trained on."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from scipy.special import log_softmax
 Array = np.ndarray[Any, Any]
 
 START = 0.1
-"""The temperature where nothing is known yet."""
+"""The temperature before anything is known."""
 _LOG_RANGE = (np.log(1e-3), np.log(1e2))
 RECENT = 1000
-"""Scores that ``partial_fit`` keeps: those that were given before their labels were learned."""
+"""Scores that ``partial_fit`` keeps. Each was computed before its label was learned."""
 
 
 def fit_temperature(scores: Array, labels: Array, weights: Array | None = None) -> float:
     """argmin_T of the negative log-likelihood of softmax(scores / T).
 
-    Targets are smoothed as in Platt's scaling, by one sample that belongs to every class alike: with no mistake on the
-    hold-out the unsmoothed optimum is T = 0, a certainty that no finite hold-out supports.
+    Targets are smoothed as in Platt's scaling, by one sample that belongs to all classes equally. Without it, and with
+    no mistake on the hold-out, the optimum would be T = 0: more certainty than a finite hold-out can support.
     """
     if not len(labels):
         return START
@@ -45,8 +45,8 @@ def fit_temperature(scores: Array, labels: Array, weights: Array | None = None) 
 def holdout_by_content(X: Array, fraction: float) -> Array:
     """Which rows are held out, by a hash of their numbers.
 
-    So a sample given twice is on one side, and neither the order of the samples nor a seed matters: a weight of 2 stays
-    the same thing as giving the sample twice.
+    So a sample that is given twice is on one side, and neither the order of the samples nor a seed matters: a weight of
+    2 has the same effect as giving the sample twice.
     """
     hashes = np.fromiter((zlib.crc32(row.tobytes()) for row in np.ascontiguousarray(X)), np.uint64, len(X))
     held: Array = hashes < fraction * 2**32

@@ -23,10 +23,10 @@ from ._undo import undone_on_failure
 
 
 class RateReductionClassifier(SubspaceScores, PartialFit):
-    """Features on mutually orthogonal class subspaces, learned by a network, and the nearest of them for every point.
+    """Learns features on mutually orthogonal class subspaces, and predicts the class of the nearest subspace.
 
     Args:
-        objective: "vmcr2" (variational, the default), "mcr2" (exact) or "ce" (cross-entropy, as a yardstick; it
+        objective: "vmcr2" (variational, the default), "mcr2" (exact) or "ce" (cross-entropy, for comparison; it
             predicts by its linear head).
         n_components: dimensions of every class's subspace; ⌊dim/k⌋ by default.
         dim: the number of features d; by default 13 per class up to 128, at least 5 per class, at most 512
@@ -34,29 +34,30 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
         hidden: widths of the default network's layers (Linear, BatchNorm, ReLU).
         network: another network: a ``torch.nn.Module`` (copied, not changed) or a function (in_features, dim) -> one.
         epochs: passes over the data; by default about 300 steps, at most 200 epochs (100 for mcr2 and ce), at least 30.
-        batch_size: the largest batch; small data is one batch. BatchNorm needs two samples, so that 1 means 2, and a
-            single sample that is left over joins another batch.
-        lr: learning rate at the start of the cosine; by default 0.3 (vmcr2), 0.03 (mcr2), 1.0 (ce).
+        batch_size: the largest batch. An epoch has even batches of at most this size, and fewer than one sample per
+            batch is left out. BatchNorm needs two samples, so 1 means 2.
+        lr: learning rate at the start; with every step it falls along a cosine, to 0. By default 0.3 (vmcr2), 0.03
+            (mcr2), 1.0 (ce).
         weight_decay: by default 2e-3 (vmcr2) or 5e-4.
         eps_sq: ε² of the coding rates.
         weight: how strictly V-MCR²'s dictionary must fit, see :class:`vmcr2.VMCR2Loss`.
         batch_expansion: β of V-MCR².
-        atoms_per_class: of V-MCR²'s dictionary; by default 2·dim/k, within 2 and 12.
-        early_stopping: stop where the hold-out's accuracy has not risen for ``n_iter_no_change`` epochs, and go back to
-            the best.
-        validation_fraction: what is held out of every class: for the temperature, ``reject`` and early stopping. With 0
-            they use the training samples, on which the classifier is too sure of itself.
+        atoms_per_class: of V-MCR²'s dictionary; by default 2·dim/k, between 2 and 12.
+        early_stopping: stop when the accuracy on the hold-out has not risen for ``n_iter_no_change`` epochs, and
+            restore the best state.
+        validation_fraction: the part of every class that is held out, for the temperature, ``reject`` and early
+            stopping. With 0 they use the training samples, on which the classifier is too confident.
         n_iter_no_change: patience of early stopping, in epochs.
         standardize: bring every column to mean 0 and variance 1. False is better for pixels and other columns of one
             kind, given on a scale of about 1.
         class_weight: None, "balanced" or a dict: rate reductions draw samples by it and shift the decision by
             T·log w_j; cross-entropy weighs its terms.
-        random_state: seed or ``RandomState``; torch's own random numbers are left as they were.
+        random_state: an integer, which is the seed itself, or a ``RandomState``. Torch's own random numbers stay.
         verbose: 1 shows a progress bar.
         device: where to train, "cpu" or "cuda".
 
-    ``fit`` takes ``sample_weight`` for cross-entropy only: a coding rate is of a set of points, and its estimate from
-    batches has no term per sample to weigh.
+    ``fit`` takes ``sample_weight`` for cross-entropy only: a coding rate belongs to a set of points and has no
+    term per sample to weigh.
 
     Attributes: ``classes_``, ``n_features_in_``, ``feature_names_in_``, ``network_``, ``classifier_`` (a
     :class:`vmcr2.NearestSubspace`), ``head_`` (cross-entropy's linear layer, else None), ``temperature_``,
@@ -121,9 +122,9 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
 
     @undone_on_failure()
     def fit(self, X: Any, y: Any, **fit_params: Any) -> RateReductionClassifier:
-        """Train the network and learn the subspaces of its features; forgets earlier ones.
+        """Train a new network and learn the subspaces of its features.
 
-        ``sample_weight`` is the only further argument, and for ``objective="ce"`` alone.
+        The only further argument is ``sample_weight``, for ``objective="ce"`` only.
         """
         X, y = validate_data(self, X, y, dtype=np.float64, order="C")
         weights = self._sample_weight(X, fit_params)
@@ -137,7 +138,7 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
             held, kept = np.ones_like(held), np.ones_like(held)
         else:
             kept = ~held
-        # drawn by class weights, any class may fill a batch
+        # if samples are drawn by class weights, any class may fill a batch
         shares = torch.as_tensor(labels[kept]) if not np.ptp(logs) > 0 else torch.zeros(len(labels), dtype=torch.int64)
         trainer = self._new_trainer(X[kept], plan, shares)
         data = self._samples(trainer, X[kept], labels[kept], logs, weights[kept])
@@ -166,7 +167,7 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
         return self._raw_scores(self._validated(X))
 
     def novelty_score(self, X: Any) -> Array:
-        """How foreign every point is, (n,), in [0, 1].
+        """How far every point is from the known classes, (n,), in [0, 1].
 
         Rate reductions: the share of ‖z‖² outside the nearest subspace. Cross-entropy: 1 − the largest softmax.
         """
@@ -211,7 +212,7 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
         return weights
 
     def _weigh(self, logs: Array) -> None:
-        # cross-entropy has its weights in the loss already
+        # the loss of cross-entropy has these weights already
         self.class_log_weights_ = np.zeros_like(logs) if weighs_samples(self.objective) else logs
         self._drawn = logs
 
@@ -225,12 +226,12 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
 
 
 def held_out(labels: Array, fraction: float, plan: Plan) -> Array:
-    """Which rows are held out: the fraction of every class. At least two samples of a class stay."""
+    """Which rows are held out: this fraction of every class. At least two samples of a class stay."""
     count = round(fraction * len(labels))
     held: Array = stratified(torch.as_tensor(labels), count, plan.num_classes, seed=plan.seed, keep=2).numpy()
     return held
 
 
 def weighs_samples(objective: str) -> bool:
-    """Whether an objective takes weights of samples; one that does not exist is named later, with the others."""
+    """Whether an objective takes sample weights. An unknown objective is refused later, with the other arguments."""
     return objective in OBJECTIVES and OBJECTIVES[objective].weighs_samples

@@ -1,4 +1,4 @@
-"""The features alone, as a transformer."""
+"""The features without a classifier, as a scikit-learn transformer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ._undo import undone_on_failure
 
 
 class RateReductionEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RateReductionBase):  # type: ignore[misc]
-    """Labelled rows to unit features that lie on mutually orthogonal class subspaces: for k-means, search and plots.
+    """Learns from labelled rows to turn rows into unit features on orthogonal class subspaces: for search and plots.
 
     All samples train; nothing is held out. Arguments are those of :class:`RateReductionClassifier`, but
     ``n_components`` is here the number of features of the output (there ``dim``): by default 13 per class up to 128, at

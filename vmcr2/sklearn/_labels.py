@@ -1,4 +1,4 @@
-"""Labels as people give them: encoded, weighted, refused."""
+"""Encodes and weighs class labels, and marks refused points."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def shown(labels: list[Any], most: int = 5) -> str:
 
 
 def need_two_classes(name: str, classes: Array) -> None:
-    """One class is nothing to tell apart."""
+    """With one class there is nothing to learn."""
     if len(classes) < 2:
         raise ValueError(
             f"{name} needs samples of at least two classes, but y has one class: {shown(classes.tolist())}"
@@ -81,7 +81,7 @@ def log_weights(class_weight: Any, classes: Array, y: Array, *, partial: bool = 
 
 
 def refuse(labels: Array, refused: Array, reject_label: Any, classes: Array) -> Array:
-    """Labels with ``reject_label`` where refused; by default −1, NaN or "rejected", as the labels' kind has it."""
+    """Labels with ``reject_label`` where refused; by default −1, NaN or "rejected", depending on the labels' type."""
     kind = labels.dtype.kind
     words = kind == "U" or (kind == "O" and all(isinstance(label, str) for label in classes))
     if reject_label is None:
@@ -90,7 +90,7 @@ def refuse(labels: Array, refused: Array, reject_label: Any, classes: Array) -> 
         reject_label = "rejected" if words else {"i": -1, "f": np.nan}.get(kind)
     if reject_label in set(classes.tolist()):
         raise ValueError(f"reject_label {reject_label!r} is the name of a class: choose another")
-    # strings may need more room; what is of another kind must not turn the labels into it
+    # a string may need more room; a reject_label of another type must not change the type of the labels
     same = np.asarray(reject_label).dtype.kind == kind
     result = labels.astype(np.result_type(labels.dtype, np.asarray(reject_label)) if same else object)
     result[refused] = reject_label

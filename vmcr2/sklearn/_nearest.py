@@ -20,7 +20,7 @@ _HELD_OUT = 0.1
 
 
 class NearestSubspaceClassifier(SubspaceScores, BaseEstimator):  # type: ignore[misc]
-    """The class whose subspace, spanned by its leading principal directions, leaves the smallest residual (Eq. 8).
+    """Predicts the class whose subspace, spanned by its leading directions, leaves the smallest residual (Eq. 8).
 
     Args:
         n_components: dimensions per class; ⌊d/k⌋ by default, at least 1.
@@ -28,10 +28,11 @@ class NearestSubspaceClassifier(SubspaceScores, BaseEstimator):  # type: ignore[
             the origin, as in the paper, which is right for the features of :class:`RateReductionEmbedding`.
         class_weight: None, "balanced" or a dict; shifts the decision by T·log w_j.
 
-    ``sample_weight`` weighs the second moments Σ w z zᵀ. A tenth of the rows, chosen by their content, first fits the
-    temperature of ``predict_proba`` and the quantiles of ``reject``; the subspaces are then fitted to all rows.
+    ``sample_weight`` weighs the second moments Σ w z zᵀ. A tenth of the rows, chosen by a hash of their content,
+    is first held out: it gives the temperature of ``predict_proba`` and the quantiles of ``reject``. The subspaces are
+    then fitted to all rows.
     ``partial_fit`` adds batches (moments: k·d² numbers); its temperature comes from the latest batches, scored before
-    they were learned. After ``fit`` it goes on from the fitted subspaces; what lay outside them is forgotten.
+    they were learned. After ``fit`` it continues from the fitted subspaces; what is outside them is forgotten.
 
     Attributes: ``classes_``, ``n_features_in_``, ``feature_names_in_``, ``subspaces_``
     (a :class:`vmcr2.NearestSubspace`), ``temperature_``, ``holdout_novelty_``.
@@ -51,7 +52,7 @@ class NearestSubspaceClassifier(SubspaceScores, BaseEstimator):  # type: ignore[
 
     @undone_on_failure()
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> NearestSubspaceClassifier:
-        """Learn the subspaces of these samples, and forget earlier ones."""
+        """Learn the subspaces of these samples; earlier ones are forgotten."""
         X, y = validate_data(self, X, y, dtype=np.float64, order="C")
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         X, y, weights = X[weights > 0], y[weights > 0], weights[weights > 0]
@@ -134,5 +135,5 @@ def _row_length(X: Array, weights: Array) -> float:
 
 
 def _tensor(rows: Array, weights: Array) -> torch.Tensor:
-    # Σ w z zᵀ is the second moment of rows that are √w as long
+    # Σ w z zᵀ is the second moment of rows that are multiplied by √w
     return torch.as_tensor(rows * np.sqrt(weights)[:, None])

@@ -1,4 +1,4 @@
-"""``partial_fit`` of the trained classifier: one pass at a time, with subspaces that follow the moving features."""
+"""``partial_fit`` of the trained classifier: one pass at a time, with subspaces that follow the changing features."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ._training import Trainer
 from ._undo import undone_on_failure
 
 _KEPT = 0.9
-"""What is kept of a class's second moment when a new batch of it comes: the features move meanwhile."""
+"""The part of a class's second moment that stays when a new batch of it comes: the features change meanwhile."""
 
 
 class PartialFit(RateReductionBase):
-    """The second way to train: batches as they come."""
+    """Training on batches as they come."""
 
     _trainer: Trainer | None = None
     _fitted_trainer: Trainer | None = None
@@ -33,8 +33,9 @@ class PartialFit(RateReductionBase):
         """One pass over these samples, at the constant learning rate ``lr``.
 
         The first call needs ``classes``, all labels that may come, and its samples set the standardisation. The
-        subspaces follow the latest batches. The temperature is of the latest samples, scored before they were learned.
-        After ``fit`` the network goes on from what was learned.
+        subspaces follow the latest batches. The temperature comes from the latest samples, scored before they were
+        learned.
+        After ``fit`` the training continues from the fitted network.
         """
         first = not hasattr(self, "classes_")
         known = partial_classes(type(self).__name__, classes, None if first else self.classes_)
@@ -53,13 +54,13 @@ class PartialFit(RateReductionBase):
         return self
 
     def _begin(self, X: Array, k: int) -> Trainer:
-        """A trainer and an empty classifier; after ``fit`` with its network, head and dictionary."""
+        """A trainer, and nothing to calibrate on yet. After ``fit`` it has the fitted network, head and dictionary."""
         plan = self._checked_plan(k, len(X))
         self._recent: tuple[Array, Array, Array] = (np.empty((0, k)), np.empty(0, dtype=np.int64), np.empty(0))
         # any class may fill a batch that is still to come
         shares = torch.zeros(plan.optim.batch_size, dtype=torch.int64)
         self._trainer = self._fitted_trainer or self._new_trainer(X, plan, shares)
-        self._trainer.plan = replace(self._trainer.plan, optim=plan.optim)  # they may have been set since
+        self._trainer.plan = replace(self._trainer.plan, optim=plan.optim)  # the arguments may have changed since
         return self._trainer
 
     def _one_pass(self, trainer: Trainer, X: Array, labels: Array) -> None:
@@ -70,7 +71,7 @@ class PartialFit(RateReductionBase):
         self._follow(X, labels, trainer.plan.num_classes)
 
     def _follow(self, X: Array, labels: Array, k: int) -> None:
-        """Add the batch's features to the second moments, which forget."""
+        """Add the batch's features to the second moments, in which older batches fade."""
         subspaces = getattr(self, "classifier_", None) or NearestSubspace(k, self.n_components)
         if len(subspaces.sizes):
             present = torch.as_tensor(np.bincount(labels, minlength=k) > 0)

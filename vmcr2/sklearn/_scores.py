@@ -1,4 +1,4 @@
-"""What every classifier here does with its scores: labels, probabilities, refusals."""
+"""Turns the scores of a classifier into labels, probabilities and refusals."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def with_moments(fitted: NearestSubspace, sizes: torch.Tensor) -> NearestSubspac
 
 
 class SubspaceScores(ClassifierMixin):  # type: ignore[misc]
-    """Predictions out of ``_residuals(X)``; the estimator sets classes_, temperature_, class_log_weights_, …"""
+    """Predictions from ``_residuals(X)``; the estimator sets classes_, temperature_, class_log_weights_, …"""
 
     classes_: Array
     temperature_: float
@@ -93,10 +93,10 @@ class SubspaceScores(ClassifierMixin):  # type: ignore[misc]
 
         Args:
             X: points (n, n_features).
-            reject: a share in (0, 1): points are refused whose :meth:`novelty_score` is beyond this quantile of the
-                held-out samples' own. 0.95 refuses about one in twenty points of the known classes.
-            reject_label: what is returned for refused points; by default −1 where labels are integers, NaN where they
-                are floats, "rejected" where they are strings, else None.
+            reject: a number in (0, 1). It refuses points whose :meth:`novelty_score` is above this quantile of the
+                held-out samples' scores. 0.95 refuses about one in twenty points of the known classes.
+            reject_label: the label of refused points; by default −1 for integer labels, NaN for floats, "rejected" for
+                strings, else None.
         """
         check_is_fitted(self)
         labels: Array = self.classes_[self._scores(X).argmax(axis=1)]

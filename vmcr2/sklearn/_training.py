@@ -1,4 +1,4 @@
-"""An estimator's arguments become settings, and rows of an array become samples for the one training loop."""
+"""Connects the estimators to the training loop: arguments become settings, rows of an array become samples."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LOG_POINTS = 20
 
 @dataclass(frozen=True)
 class Plan:
-    """What an estimator's arguments come to, with every None replaced."""
+    """An estimator's arguments as settings, with every None replaced."""
 
     objective: ObjectiveSettings
     optim: OptimSettings
@@ -52,7 +52,7 @@ class Plan:
 
 
 def objective_settings(name: str, **given: Any) -> ObjectiveSettings:
-    """The settings of an objective, of those given that it has."""
+    """The settings of an objective. Values that it does not have are ignored."""
     kind = OBJECTIVES[name]
     own = {key: value for key, value in given.items() if key in kind.known()}
     return kind(loss_scale=LOSS_SCALE[name], **own)
@@ -67,7 +67,7 @@ class Samples:
     draw: Tensor | None = None
     """Probabilities by which an epoch draws its rows; None takes every row once."""
     weights: Tensor | None = None
-    """Of the samples, for objectives that weigh them."""
+    """Weights of the samples, for objectives that take them."""
 
     def order(self, seed: int, epoch: int) -> Tensor:
         """The rows of an epoch."""
@@ -77,7 +77,7 @@ class Samples:
 
 
 class Featurizer(nn.Module):
-    """A network between two fixed maps: standardised inputs, features on the unit sphere."""
+    """A network with a fixed step before and after it: inputs are standardised, features get unit length."""
 
     mean: Tensor
     scale: Tensor
@@ -89,13 +89,13 @@ class Featurizer(nn.Module):
         self.register_buffer("scale", torch.as_tensor(scale, dtype=torch.float64))
 
     def standardize(self, x: Tensor) -> Tensor:
-        """What the network sees of an input."""
+        """The network's inputs."""
         return (x - self.mean.to(x.dtype)) / self.scale.to(x.dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """Unit rows (n, d) of standardised inputs."""
         z: Tensor = self.network(x)
-        return z if isinstance(self.network, MLP) else normalize_rows(z)  # ours ends on the unit sphere by itself
+        return z if isinstance(self.network, MLP) else normalize_rows(z)  # our MLP normalises its output itself
 
 
 def build_network(network: Any, in_features: int, dim: int, hidden: tuple[int, ...], sample: Tensor) -> nn.Module:
@@ -114,10 +114,10 @@ def build_network(network: Any, in_features: int, dim: int, hidden: tuple[int, .
 
 
 class Trainer:
-    """A featurizer, its objective and its optimiser, for :meth:`run` over a set or :meth:`epoch` after epoch.
+    """A featurizer, its objective and its optimiser. :meth:`run` trains all epochs, :meth:`epoch` trains one more.
 
-    ``make`` builds the featurizer under the plan's seed, and then the objective is built: a run of the trainer
-    (:mod:`vmcr2.runs`) with the same settings starts from the same weights.
+    ``make`` builds the featurizer under the plan's seed, and then the objective is built. So a run of
+    :mod:`vmcr2.runs` with the same settings starts from the same weights.
     """
 
     def __init__(self, plan: Plan, make: Callable[[], Featurizer], labels: Tensor) -> None:
@@ -134,7 +134,7 @@ class Trainer:
         self.loss_curve: list[float] = []
 
     def run(self, data: Samples, after_epoch: Callable[[int], bool]) -> None:
-        """All epochs of the plan; stops where ``after_epoch`` says so."""
+        """All epochs of the plan; stops when ``after_epoch`` returns True."""
         log_every = max(1, self.plan.optim.epochs // LOG_POINTS)
 
         def ended(epoch: int) -> bool:
@@ -147,14 +147,14 @@ class Trainer:
 
     def epoch(self, data: Samples) -> None:
         """One more pass over these samples, at a constant learning rate."""
-        # as one of very many epochs: nothing that depends on the end of a run may happen
+        # as one of very many epochs: nothing must happen that belongs to the end of a run
         optim = replace(self.plan.optim, schedule="constant", epochs=2**40)
         self._train(data, optim, lambda loop: loop.train_epoch(self.epochs_done))
         self.epochs_done += 1
         self.loss_curve.append(self.loss(data))
 
     def _train(self, data: Samples, optim: OptimSettings, work: Callable[[Loop], None]) -> None:
-        """Let a loop over these samples work, with random numbers of its own."""
+        """Call ``work`` with a loop over these samples. Torch's random numbers are restored afterwards."""
         step = Step(
             self.featurizer,
             self.objective,
@@ -223,7 +223,7 @@ class EarlyStopping:
         return epoch - self._best_at >= self.patience
 
     def go_back(self) -> None:
-        """To the best state, which exists: the last epoch is always looked at."""
+        """Restore the best state. It exists, because the last epoch is always measured."""
         for part, state in zip(self._parts(), self._states, strict=True):
             part.load_state_dict(state)
 
@@ -232,7 +232,7 @@ class EarlyStopping:
 
     @torch.no_grad()
     def accuracy(self) -> float:
-        """On the hold-out, of the head or of the training samples' subspaces."""
+        """On the hold-out: by the head, or by the training samples' subspaces."""
         z = self.trainer.features(self.held.x)
         predicted = self.trainer.objective.predict(z)
         if predicted is None:

@@ -1,4 +1,4 @@
-"""A fit that fails is as if it had not been tried."""
+"""Makes a fit that fails leave its estimator unchanged."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def undone_on_failure(*changed: str) -> Callable[[Method], Method]:
-    """Put an estimator's attributes back where a method raises: all that it sets, scikit-learn's checks too.
+    """Restore all attributes of an estimator if a method raises, also those that scikit-learn's checks set.
 
-    Those named are objects that the method changes; it works on copies of them.
+    ``changed`` names the attributes that the method changes in place. It works on copies of them.
     """
 
     def decorate(method: Method) -> Method:
         @functools.wraps(method)
         def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
             before = dict(vars(self))
-            # together: what two of them share, their copies share
+            # copied together: what two of them share, their copies share too
             vars(self).update(copy.deepcopy({name: before[name] for name in changed if name in before}))
             try:
                 return method(self, *args, **kwargs)

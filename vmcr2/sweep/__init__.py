@@ -1,4 +1,4 @@
-"""Many short runs by one command: points of a grid, several at a time, judged on held-out training images alone."""
+"""Many short runs by one command: points of a grid, several at a time, compared on held-out training images only."""
 
 from ._points import Point, changes, grid, read_axes
 from ._results import Results, sole_user

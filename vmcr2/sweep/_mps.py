@@ -1,4 +1,4 @@
-"""NVIDIA's Multi-Process Service for as long as a sweep lasts: without it, processes on one GPU take turns."""
+"""NVIDIA's Multi-Process Service during a sweep: without it, processes on one GPU take turns."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SECONDS = 15
 
 @contextmanager
 def multi_process_service() -> Iterator[str]:
-    """Start the service unless one runs, and end what was started; yields a sentence on what is the case.
+    """Start the service if none runs, and end it on exit. Yields a sentence that says how the GPU is shared.
 
-    To be entered before any process that shall use it touches the GPU: they inherit where it listens.
+    Enter it before any process that will use it touches the GPU: the processes inherit its address.
     """
     if shutil.which(CONTROL) is None:
         yield f"without MPS, processes on one GPU take turns ({CONTROL} is not on PATH): --parallel 1 may be as fast"
@@ -49,16 +49,16 @@ def multi_process_service() -> Iterator[str]:
 
 
 def _short_place() -> str:
-    """Where temporary files go, unless that is so long that a socket in it could not be named (108 bytes on Linux)."""
+    """Where temporary files go, unless that path is too long for the name of a socket (108 bytes on Linux)."""
     place = tempfile.gettempdir()
     return place if len(os.fsencode(place)) <= 60 else "/tmp"
 
 
 def _control(command: str | None) -> int:
-    """Start the daemon, or tell it something; its exit code, or −1 where it did not answer."""
+    """Start the daemon, or send it a command. Returns the exit code, or −1 if it did not answer."""
     arguments = [CONTROL, "-d"] if command is None else [CONTROL]
     with suppress(OSError, subprocess.SubprocessError):
-        # to nowhere, not to a pipe: a daemon keeps what it is given, and reading it to its end would wait for ever
+        # to DEVNULL, not to a pipe: the daemon keeps a pipe open, and reading it to its end would wait for ever
         return subprocess.run(
             arguments,
             input=None if command is None else f"{command}\n",

@@ -1,4 +1,4 @@
-"""The points of a sweep: a configuration each, the settings it is known by, and an identity that lasts."""
+"""The points of a sweep: each has a configuration, the settings that name it, and a lasting identity."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class Point:
 
     config: Config
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Its values along the grid's axes, the seed apart: what it is called by."""
+    """Its values along the grid's axes, without the seed. They give the point its name."""
 
     @property
     def id(self) -> str:
-        """What decides the run, in 16 hex digits. Settings at their default are left out, so that one which a later
-        version adds does not make old results unknown."""
+        """16 hex digits of the settings that decide the result. Those at their default are left out: so a setting that
+        a later version adds does not change the identity of old results."""
         return _digest(self.config.deciding())
 
     @property
     def group(self) -> str:
-        """The identity without the seed: points that differ in nothing else are averaged."""
+        """The identity without the seed. Points of one group are averaged."""
         return _digest(self.config.deciding(seed=False))
 
     @property
@@ -46,13 +46,13 @@ class Point:
 
     @property
     def folder_name(self) -> str:
-        """The label made safe for a file system, and the identity: one folder per point whatever it is called."""
+        """The label, made safe for a file system, and the identity: one folder per point, whatever its label."""
         readable = re.sub(r"[^\w.=,+-]", "_", self.label.replace(" ", ","), flags=re.ASCII)
         return f"{readable[:100]}-{self.id[:8]}"
 
 
 def shown(value: Any) -> str:
-    """A setting's value as it would be typed, short."""
+    """A setting's value as a person would type it."""
     if isinstance(value, tuple | list):
         return ",".join(map(shown, value))
     if value is None or isinstance(value, bool):
@@ -77,14 +77,14 @@ def read_axes(texts: Sequence[str]) -> dict[str, list[str]]:
         _check_axis(name)
         if name in axes:
             raise UserError(f"--grid {name} is given twice: put all its values into one, {name}=v1,v2")
-        whole = name in ALL_SETTINGS and typing.get_origin(ALL_SETTINGS[name].kind) is tuple  # its commas are its own
+        whole = name in ALL_SETTINGS and typing.get_origin(ALL_SETTINGS[name].kind) is tuple  # commas belong to it
         parts = values.split(";" if whole or ";" in values else ",")
         axes[name] = [part.strip() for part in parts]
     return axes
 
 
 def grid(base: Config, axes: Mapping[str, Sequence[Any]]) -> list[Point]:
-    """Every combination of the axes' values, as texts or as they are; the last axis changes fastest.
+    """Every combination of the axes' values, which may be texts. The last axis changes fastest.
 
     Without a hold-out, one is set: 5000 images of the large data sets, about a fifth of a small one.
 
@@ -115,7 +115,7 @@ def grid(base: Config, axes: Mapping[str, Sequence[Any]]) -> list[Point]:
 
 
 def default_holdout(data: str) -> int:
-    """How many training images to choose by."""
+    """How many training images to set aside."""
     if data not in DATASETS:
         return _LARGE_HOLDOUT  # opening it will say what is wrong
     size = DATASETS[data].train_size
@@ -123,7 +123,7 @@ def default_holdout(data: str) -> int:
 
 
 def changes(config: Config) -> dict[str, Any]:
-    """What differs from the recipe, the seed apart; from the defaults where there is no recipe."""
+    """What differs from the recipe, or from the defaults if there is no recipe; without the seed."""
     if config.recipe in RECIPES:
         begun = RECIPES[config.recipe]().config
     else:

@@ -1,4 +1,4 @@
-"""``results.jsonl``: one line per finished run, written by one process alone, whole and at once."""
+"""``results.jsonl``: one line per finished run. One process writes it, each line whole and at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Results:
         self.path = out / name
 
     def read(self) -> dict[str, Record]:
-        """The lines by their points' identities. A line that a kill cut off is passed over: its run is made again."""
+        """The lines by their points' identities. A line that a kill cut off is skipped: its run is made again."""
         records: dict[str, Record] = {}
         for line in self._text().splitlines():
             try:
@@ -32,11 +32,11 @@ class Results:
         return records
 
     def append(self, record: Record) -> Record:
-        """One line, on the disk when this returns; and the record as it will be read."""
+        """Write a line, which is on the disk when this returns. Returns the record as it will be read."""
         line = json.dumps(record, ensure_ascii=False) + "\n"
         text = self._text()
         if text and not text.endswith("\n"):
-            line = "\n" + line  # ends the line that was cut off
+            line = "\n" + line  # ends a line that was cut off
         with self.path.open("a", encoding="utf-8") as file:
             file.write(line)
             file.flush()
@@ -53,7 +53,7 @@ class Results:
 
 @contextmanager
 def sole_user(out: Path) -> Iterator[None]:
-    """Make the sweep's folder and hold it: two sweeps in one folder would make each other's runs twice."""
+    """Create the sweep's folder and lock it: two sweeps in one folder would make the same runs."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

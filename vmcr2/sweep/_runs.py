@@ -1,4 +1,4 @@
-"""One point of a sweep from its configuration to its outcome, in the process that is asked to."""
+"""Makes the run of one point in the present process: from its configuration to its outcome."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ class Job:
     config: Config
     folder: Path
     for_report: bool = True
-    """Whether what a report needs is kept; where it is not, it need not be made."""
+    """Whether to write what only a report needs; without --keep-weights it is not kept."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a job."""
+    """The result of a job."""
 
     figures: dict[str, Any] = field(default_factory=dict)
-    """Of a run that ended, for its line; ``failed`` in it where the training broke."""
+    """Figures of a run that ended, for its line; with ``failed`` if the training broke."""
     lost: str | None = None
     """Why there is no result, in one sentence; such a run can be tried again."""
     trace: str | None = None
-    """The traceback of what nobody expected."""
+    """The traceback of an unexpected error."""
 
 
 class StoppedError(Exception):
-    """The run was told to end early; it goes on from its checkpoint another time."""
+    """The run was told to end early. It continues from its checkpoint next time."""
 
 
 class _Watch:
-    """Ends a run where it is told to, and keeps what the run says."""
+    """Ends a run when it is told to, and keeps the run's messages."""
 
     def __init__(self, told_to_stop: Callable[[], bool] | None) -> None:
         self.told_to_stop = told_to_stop
@@ -54,12 +54,12 @@ class _Watch:
         """Nothing."""
 
     def epoch(self, record: dict[str, Any]) -> None:
-        """After an epoch that has a line of metrics, of which there are about a hundred, is the time to stop."""
+        """Stop if told to. This is called for each line of metrics, about a hundred times per run."""
         if self.told_to_stop is not None and self.told_to_stop():
             raise StoppedError
 
     def note(self, text: str) -> None:
-        """For the line: that the step could not be captured, for instance, which its seconds should be read with."""
+        """Keep it for the run's line. That the step could not be captured, for example, explains its seconds."""
         self.notes.append(text)
 
 
@@ -69,19 +69,19 @@ def open_for_sweep(config: Config) -> Source:
 
 
 class Runner:
-    """Makes runs one after another over data that are read once."""
+    """Makes runs one after another, and reads the data once."""
 
     def __init__(self, open_source: Callable[[Config], Source] = open_for_sweep) -> None:
         self._open_source = open_source
         self._sources: dict[tuple[str, str | None], Source] = {}
 
     def __call__(self, job: Job, told_to_stop: Callable[[], bool] | None = None) -> Outcome:
-        """Make the run, or go on with it, and say what came of it. Only a stop and Ctrl-C get through."""
+        """Make the run, or continue it, and return its outcome. Only a stop and Ctrl-C raise."""
         start = time.monotonic()
         watch = _Watch(told_to_stop)
         folder = RunFolder(job.folder)
         try:
-            wall: float | None = None  # not known of a run whose line alone is missing
+            wall: float | None = None  # not known if the run was finished and only its line is missing
             if not folder.finished:
                 _drop_if_begun_elsewhere(folder, job.config)
                 fit(
@@ -114,14 +114,14 @@ class Runner:
 
 
 def _give_memory_back() -> None:
-    """After a run, before the next in the same process."""
-    gc.collect()  # a captured graph and its memory go with the last run's cycles
+    """Free the memory of a run before the next run in the same process."""
+    gc.collect()  # reference cycles keep a captured graph and its memory alive
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.empty_cache()
 
 
 def prune(path: Path) -> None:
-    """Keep what is small and says what was done: configuration, manifest, metrics, summary."""
+    """Keep only the small files that describe the run: configuration, manifest, metrics, summary."""
     folder = RunFolder(path)
     for large in (folder.model, folder.objective, folder.subspaces, folder.evaluation):
         large.unlink(missing_ok=True)
@@ -129,10 +129,10 @@ def prune(path: Path) -> None:
 
 
 def _drop_if_begun_elsewhere(folder: RunFolder, config: Config) -> None:
-    """The same point started on another device or from another place: half of each would be neither."""
+    """Clear a run that was started on another device or from another place: half of each would be neither."""
     try:
         same = not folder.config.exists() or folder.read_config().acting() == config.acting()
-    except UserError:  # of another version
+    except UserError:  # from another version
         same = False
     if not same:
         with folder.held():
@@ -140,7 +140,7 @@ def _drop_if_begun_elsewhere(folder: RunFolder, config: Config) -> None:
 
 
 def _figures(folder: RunFolder) -> dict[str, Any]:
-    """What the line takes from the run's folder beside its summary."""
+    """What the line takes from the run's folder besides its summary."""
     manifest = folder.read_manifest()
     figures = {name: manifest[name] for name in ("device", "vmcr2", "torch", "git_commit")}
     metrics = folder.read_metrics()

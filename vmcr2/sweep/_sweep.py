@@ -1,4 +1,4 @@
-"""The sweep itself: which points are left, who makes them, and a line for each that ends."""
+"""The sweep itself: it makes the runs that have no line yet, and writes a line for each that ends."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from ._workers import run_in_processes, sharing
 
 
 class SweepListener(Protocol):
-    """Who wants to see a sweep go on."""
+    """Follows a sweep: is told when it starts and after each run."""
 
     def started(self, total: int, done: int, note: str | None) -> None:
-        """Before the first run: all points, those that have a line already, and a word on how the device is shared."""
+        """Before the first run: all points, those that have a line already, and how the device is shared."""
 
     def finished(self, done: int, total: int, record: Record, point: Point) -> None:
         """After every line."""
@@ -33,7 +33,7 @@ class SweepListener(Protocol):
 
 @dataclass(frozen=True)
 class Sweep:
-    """What came out."""
+    """The results of a sweep."""
 
     out: Path
     points: list[Point]
@@ -56,18 +56,18 @@ def sweep(
     keep_weights: bool = False,
     listener: SweepListener | None = None,
 ) -> Sweep:
-    """Make every point's run that has no line in ``out/results.jsonl`` yet, and write its line when it ends.
+    """Make the run of every point without a line in ``out/results.jsonl``, and write its line when it ends.
 
     Args:
-        points: see :func:`grid`. All hold training images out: a sweep never reads the test set.
+        points: see :func:`grid`. All must have a hold-out: a sweep never reads the test set.
         out: the sweep's folder; each run has its own in ``out/runs``. Points with a line there are not made again, and
-            a run that was stopped goes on from its checkpoint.
-        parallel: runs at a time, in processes of their own (a script then needs ``if __name__ == "__main__":``);
-            1 makes them one after another in this process.
-        keep_weights: keep weights, checkpoints and evaluation files; otherwise they go once the line is written.
-        listener: is told of every line.
+            a run that was stopped continues from its checkpoint.
+        parallel: number of processes, one run at a time in each (a script then needs ``if __name__ == "__main__":``).
+            1 makes all runs one after another in this process.
+        keep_weights: keep weights, checkpoints and evaluation files; otherwise they are removed after each run.
+        listener: is told about every line.
 
-    A run that breaks (:class:`vmcr2.train.TrainingError`) is a result, with ``failed`` in its line. One that ends
+    A run that breaks (:class:`vmcr2.runs.TrainingError`) is a result, with ``failed`` in its line. One that ends
     without a result (its worker was killed, its settings do not fit the data) is in ``lost`` and has no line.
     """
     out = Path(out)
@@ -106,7 +106,7 @@ def sweep(
 
 
 def _check(points: Sequence[Point], parallel: int) -> None:
-    """What can be known to go wrong before anything is written."""
+    """Find mistakes before anything is written."""
     if not points:
         raise UserError("a sweep needs at least one point")
     if parallel < 1:
@@ -124,12 +124,12 @@ def _check(points: Sequence[Point], parallel: int) -> None:
 
 
 def _on_cuda(point: Point) -> bool:
-    """Asked of the driver's library, not of CUDA: the parent of workers must not be on the GPU before MPS is."""
+    """Asks the driver's library, not CUDA: the parent of workers must not use the GPU before MPS starts."""
     return point.config.run.device in ("auto", "cuda") and torch.cuda.device_count() > 0
 
 
 def _folder_of(point: Point, out: Path) -> Path:
-    """The point's run folder: the one it was begun in, whatever the axes were called then, or a new one."""
+    """The point's run folder: the one it was started in, whatever the grid was then, or a new one."""
     begun = sorted((out / "runs").glob(f"*-{point.id[:8]}"))
     return begun[0] if begun else out / "runs" / point.folder_name
 

@@ -21,19 +21,19 @@ _FIGURES = {
 
 
 class Row(NamedTuple):
-    """Points that differ in their seed alone."""
+    """Points that differ only in their seed."""
 
     settings: dict[str, Any]
     seeds: list[int]
     means: dict[str, float]
-    """Over the seeds that ended well; empty where none did."""
+    """Over the seeds that did not fail; empty if all did."""
     deviations: dict[str, float]
-    """Of a sample; empty for one seed."""
+    """Sample standard deviations; empty for one seed."""
     failed: list[str]
 
 
 def rank(points: Sequence[Point], records: dict[str, Record]) -> list[Row]:
-    """Best mean hold-out accuracy first, what failed with every seed last; points without a line are left out."""
+    """Best mean hold-out accuracy first, rows that failed with every seed last. Points without a line are left out."""
     groups: dict[str, list[Point]] = {}
     for point in points:
         if point.id in records:

@@ -1,4 +1,4 @@
-"""Each picture as SVG and PNG for a paper, drawn by matplotlib. Imported by `--figures` alone."""
+"""Each picture as SVG and PNG for a paper, drawn by matplotlib. Only `--figures` imports it."""
 
 from ._write import write_figures
 

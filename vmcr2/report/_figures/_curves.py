@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from .._classes import Angles, Spectra
 from .._convergence import Panel
 
-# safe for the colour-blind, and told apart by dashes and marks as well
+# safe for colour-blind readers; dashes and marks differ too
 COLOURS = ("#0060a8", "#c4500a", "#007a5a", "#9c3f8c", "#7d6500", "#2f86bd", "#5a5f66", "#b0254a")
 _DASHES: tuple[Any, ...] = (
     "-",
@@ -25,7 +25,7 @@ _MARKS = ("o", "s", "^", "D")
 
 
 def literal(text: str) -> str:
-    """No mathematics in names that people gave."""
+    """Escape ``$``: names that people gave are not formulas."""
     return text.replace("$", r"\$")
 
 
@@ -44,7 +44,7 @@ def _axes(width: float = 4.6, height: float = 2.9) -> tuple[Figure, Any]:
 
 
 def curves(panel: Panel, *, seconds: bool) -> Figure:
-    """A panel of convergence."""
+    """One convergence chart."""
     figure, axes = _axes()
     named = set()
     for curve in panel.curves:
@@ -60,7 +60,7 @@ def curves(panel: Panel, *, seconds: bool) -> Figure:
     below = None
     for line in sorted(panel.lines, key=lambda line: -line.value):
         axes.axhline(line.value, color="#555555", linestyle=":", linewidth=0.9)
-        close = below is not None and below - line.value < 0.05 * abs(below)  # its label would touch the last one's
+        close = below is not None and below - line.value < 0.05 * abs(below)  # its label would touch the one above
         axes.annotate(
             _typeset(line.label), (1, line.value), (-2, -2 if close else 2), xycoords=("axes fraction", "data"),
             textcoords="offset points", ha="right", va="top" if close else "bottom", fontsize=7, color="#333333",

@@ -98,12 +98,12 @@ def nearest(pictures: Array, names: list[str]) -> Figure:
 
 
 def mistakes(found: tuple[Array, Array, Array], names: list[str]) -> Figure:
-    """The worst, with what they are and what they were taken for."""
+    """The worst mistakes: each picture with its class and the answer."""
     pictures, true, taken_for = found
     columns = min(8, len(pictures))
     rows = -(-len(pictures) // columns)
     figure = Figure(figsize=(1.05 * columns, 1.3 * rows))
-    axes = figure.add_axes((0, 0, 1, 1))  # one for all: 32 of their own take seconds
+    axes = figure.add_axes((0, 0, 1, 1))  # one axes for all: 32 separate ones take seconds
     for n in range(len(pictures)):
         x, y = 1.25 * (n % columns), 1.55 * (n // columns)
         _show(axes, pictures[n, 0], extent=(x, x + 1, y + 1, y))

@@ -1,4 +1,4 @@
-"""Which pictures there are, and their files."""
+"""Draws all pictures and writes their files."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _STYLE: dict[Any, Any] = {
     "lines.linewidth": 1.3,
     "savefig.dpi": 300,
     "savefig.bbox": "tight",
-    "svg.hashsalt": "vmcr2",  # the same picture twice is the same file
+    "svg.hashsalt": "vmcr2",  # so that the same picture gives the same file
 }
 
 
 def write_figures(runs: list[RunRecord], folder: Path) -> list[Path]:
-    """Every picture that the runs allow, as NAME.svg and NAME.png; another's file of such a name is left alone."""
+    """Every picture that the runs have data for, as NAME.svg and NAME.png. Replaces only files that this tool made."""
     import matplotlib
 
     if folder.exists() and not folder.is_dir():

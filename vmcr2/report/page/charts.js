@@ -1,5 +1,5 @@
 // Small charts in SVG: curves over epochs, spectra, stems, bars. Colours come from the style sheet, so that they follow
-// light, dark and print by themselves.
+// light, dark and print.
 "use strict";
 
 const DASHES = ["", "7 3", "2 3", "9 3 2 3", "14 4", "4 2", "1 3", "10 3 2 3 2 3"];
@@ -18,7 +18,7 @@ function html(name, properties = {}, parent = null) {
   return node;
 }
 
-// R_c, R^v and R^v_c with their indices set; never parsed as HTML
+// text with the indices of R_c, R^v and R^v_c typeset; never parsed as HTML
 function rich(node, text) {
   for (const part of text.split(/(R\^v_c|R\^v|R_c)/)) {
     const indices = /^R(\^v)?(_c)?$/.exec(part);
@@ -119,7 +119,7 @@ function stroke(path, style, width = 1.8) {
   if (DASHES[style % STYLES]) path.setAttribute("stroke-dasharray", DASHES[style % STYLES]);
 }
 
-// labels of levels, above or below their lines and along them where least is drawn, and not over each other
+// labels of levels: above or below their lines, where the fewest curves are, and never over each other
 function levels(plot, lines, drawn) {
   const { root, sy, edge } = plot;
   const placed = lines.map((line) => ({ ...line, at: sy(line.y) })).sort((a, b) => a.at - b.at);

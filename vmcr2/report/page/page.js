@@ -1,4 +1,4 @@
-// Draws every figure that is in sight, and again when its width, the axis, the class or the colour scheme changes.
+// Draws every visible figure, and draws it again when its width, the axis, the class or the colour scheme changes.
 
 const figures = JSON.parse(document.getElementById("payload").textContent);
 const axis = { axis: "e", log: false };
@@ -16,7 +16,7 @@ function draw(box) {
   DRAW[figure.type](box, figure, figure.type === "lines" ? axis : view);
 }
 
-// a choice that was just made keeps the keyboard
+// the list in which a person just chose something keeps the keyboard focus
 function redraw(box) {
   const active = document.activeElement, had = active && active.tagName === "SELECT" && box.contains(active);
   draw(box);
@@ -50,7 +50,7 @@ for (const button of document.querySelectorAll("[data-copy]")) {
   });
 }
 
-// shades are painted, not styled: a change of scheme paints them anew
+// shades are painted, not styled: a change of the colour scheme paints them again
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redrawAll(isMap));
 function printing(now) {
   document.documentElement.classList.toggle("printing", now);
