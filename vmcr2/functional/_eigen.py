@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ._classes import Classes, HardClasses, safe_reciprocal
 from ._inputs import check_features, read_classes, unit_features
-from ._linalg import Guard, working_dtype
+from ._linalg import Guard, symmetric_eigenpairs, working_dtype
 
 Batches = Iterable[tuple[Tensor, Tensor]]
 Method = Literal["subspace", "eigh"]
@@ -165,7 +165,7 @@ def leading_eigenpairs(source: Samples | Moments, count: int, method: Method, ro
         raise ValueError(f"method must be one of {', '.join(get_args(Method))}; got {method!r}")
     if method == "eigh":
         moments = source.moments() if isinstance(source, Samples) else source
-        values, vectors = torch.linalg.eigh(_mean(moments.scatter, moments.sizes))
+        values, vectors = symmetric_eigenpairs(_mean(moments.scatter, moments.sizes))
         return _ordered(values, vectors, moments.sizes, count)
     if isinstance(source, Samples) and (few := source.few()) is not None:
         return _from_few(*few, count, source.guard)
@@ -179,7 +179,7 @@ def leading_eigenpairs(source: Samples | Moments, count: int, method: Method, ro
         for last in range(rounds - 1, -1, -1):
             basis = orthonormal_columns(source.product(basis)[0], roughly=last > 0)
     product, sizes = source.product(basis)
-    values, rotation = torch.linalg.eigh(_mean(basis.mT @ product, sizes))
+    values, rotation = symmetric_eigenpairs(_mean(basis.mT @ product, sizes))
     return _ordered(values, basis @ rotation, sizes, count)
 
 
@@ -189,7 +189,7 @@ def _from_few(z: Tensor, classes: HardClasses, count: int, guard: Guard) -> Eige
     values, vectors = z.new_zeros(k, count), z.new_zeros(k, d, count)
     for group in classes.groups(guard):
         samples = group.gather(z)
-        energies, mixing = torch.linalg.eigh(samples @ samples.mT)
+        energies, mixing = symmetric_eigenpairs(samples @ samples.mT)
         known = min(count, samples.shape[1])
         values[group.classes, :known] = energies.flip(-1)[:, :known]
         vectors[group.classes, :, :known] = (samples.mT @ mixing).flip(-1)[:, :, :known]

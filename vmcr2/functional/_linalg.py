@@ -198,6 +198,24 @@ def newton_inverse(matrix: Tensor, largest: float) -> tuple[Tensor, Tensor]:
             inverse = inverse @ bracket
 
 
+def symmetric_eigenpairs(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues, ascending, and eigenvectors of symmetric matrices, (…, n) and (…, n, n), all finite.
+
+    On sparse data LAPACK's float32 solver sometimes fails: it returns NaN for a finite matrix, or says that it did not
+    converge. Which matrices fail depends on the CPU. The same matrix is then solved in float64.
+    """
+    if matrix.dtype == torch.float32 and not tracing():  # while recording no value can be looked at: float64 at once
+        try:
+            values, vectors = torch.linalg.eigh(matrix)
+        except torch.linalg.LinAlgError:
+            pass
+        else:
+            if bool(torch.isfinite(values.sum() + vectors.sum())):
+                return values, vectors
+    values, vectors = torch.linalg.eigh(matrix.double())
+    return values.to(matrix.dtype), vectors.to(matrix.dtype)
+
+
 class _KnownGradient(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, value: Tensor, tensor: Tensor, gradient: Tensor) -> Tensor:
