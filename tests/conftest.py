@@ -1,6 +1,6 @@
 """The suite's seed and threads are environment variables, so that it can be run under others.
 
-    VMCR2_TEST_SEED=3 VMCR2_TEST_THREADS=2 make test
+VMCR2_TEST_SEED=3 VMCR2_TEST_THREADS=2 make test
 """
 
 from __future__ import annotations

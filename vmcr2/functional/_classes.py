@@ -163,12 +163,18 @@ def room(share: float, deviations: float = 8.0) -> int:
 
 
 class SoftClasses:
-    """A membership matrix Π (m, k) whose rows sum to one."""
+    """A membership matrix Π (m, k) whose rows sum to one.
+
+    A class whose mass Σ_i Π_ij is below the rounding of m is absent: its column is set to zero, and it adds exactly 0.
+    What it would add is smaller than the rounding of the other classes, and 1/n_j² would overflow.
+    """
 
     def __init__(self, membership: Tensor) -> None:
-        self.membership = membership
         self.num_samples, self.num_classes = membership.shape
-        self.sizes = membership.detach().sum(0)
+        mass = membership.detach().sum(0)
+        present = mass > torch.finfo(mass.dtype).eps * self.num_samples
+        self.membership = torch.where(present, membership, 0.0)
+        self.sizes = torch.where(present, mass, 0.0)
         self.proportions = self.sizes / self.num_samples
 
     def sum(self, x: Tensor) -> Tensor:
