@@ -17,8 +17,9 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
-from vmcr2.functional import latch, normalize_rows, project_unit_columns, variational_step, variational_terms
+from vmcr2.functional import latch, normalize_rows, variational_step, variational_terms
 
 PROBLEMS = 200
 SIZES = [(40, 8, 4, 2), (60, 20, 5, 3), (30, 40, 3, 8), (100, 16, 10, 2)]
@@ -47,8 +48,8 @@ def points(
     for _ in range(20):
         moved = variational_step(z, labels, *moved, weight=weight)
     generator = torch.Generator().manual_seed(seed)
-    atoms = project_unit_columns(torch.randn(d, k * s, generator=generator, dtype=torch.float64))
-    coherent = project_unit_columns(atoms[:, :1] + 0.3 * atoms)
+    atoms = normalize(torch.randn(d, k * s, generator=generator, dtype=torch.float64), dim=0)
+    coherent = normalize(atoms[:, :1] + 0.3 * atoms, dim=0)
     dense = torch.rand(k * s, k, generator=generator, dtype=torch.float64) / s
     return {
         "latched": latched,

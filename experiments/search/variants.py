@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vmcr2.functional import _pull
+from vmcr2.losses import _variational_step as _pull
 
 
 class _NoPairs:
     """Same-class pairs whose push within the class is left out."""
 
     def __init__(self, z: Tensor, pairs: Any) -> None:
-        self.pull = torch.zeros_like(z)
+        self.moment_products = torch.zeros_like(z)
         self._pairs = pairs
 
     def __getattr__(self, name: str) -> Any:

@@ -18,8 +18,8 @@ from cases import DOUBLE, Case
 from torch import Tensor
 
 from vmcr2 import VMCR2Loss
-from vmcr2.functional import _pull
 from vmcr2.functional._linalg import Guard
+from vmcr2.losses import _variational_step as _pull
 from vmcr2.sweep import _runs as runs
 from vmcr2.train import Config, fit, recipe
 

@@ -9,6 +9,7 @@ from typing import get_args
 import pytest
 import torch
 from cases import CASES, DOUBLE, Case, relative
+from seeds import randn
 from torch import Tensor
 
 from vmcr2.functional._classes import HardClasses
@@ -38,10 +39,6 @@ DECAYING = {
     "1/i^2": lambda i: (i + 1) ** -2.0,
     "1/i": lambda i: (i + 1) ** -1.0,
 }
-
-
-def randn(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=DOUBLE)
 
 
 def spread(n: int, d: int, spectrum: Tensor, seed: int = 0) -> Tensor:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from cases import DOUBLE
-from seeds import generator, randn
+from seeds import randn, seeded
 from torch import Tensor
 
 from vmcr2 import NearestSubspace, VMCR2Loss
@@ -99,7 +99,7 @@ def test_sparse_data_give_finite_orthonormal_bases() -> None:
     """The data on which it was found. On any one CPU a few of these 50 draws make float32 ``eigh`` fail."""
     labels = torch.arange(400) % 4
     for seed in range(50):
-        x = torch.relu(torch.randn(400, 64, generator=generator(seed)) - 3)
+        x = torch.relu(torch.randn(400, 64, generator=seeded(seed)) - 3)
         loss = VMCR2Loss(4, 64, atoms_per_class=8, normalize=False)
         loss.latch(x, labels)
         found = {

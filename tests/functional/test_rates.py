@@ -8,6 +8,7 @@ import pytest
 import reference
 import torch
 from cases import CASES, DOUBLE, HARD, Case, relative
+from seeds import seeded
 from torch import Tensor
 
 from vmcr2.functional import coding_rate, maximal_rate_reduction, rate_reduction
@@ -169,7 +170,7 @@ def test_small_precision_is_retried_in_float64() -> None:
 
 
 def test_the_loop_says_where_torch_logdet_is_lost() -> None:
-    z = torch.nn.functional.normalize(torch.randn(6, 8, generator=torch.Generator().manual_seed(0)), dim=1)
+    z = torch.nn.functional.normalize(torch.randn(6, 8, generator=seeded(0)), dim=1)
     labels = torch.tensor([0, 0, 0, 1, 1, 1])
     lost = 0
     for power in range(8, 13):

@@ -12,6 +12,7 @@ import torch
 from cases import DOUBLE, relative
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from seeds import randn
 from torch import Tensor
 
 from vmcr2.functional import variational_logdet, variational_spectral
@@ -32,10 +33,6 @@ CONCAVE = STRICT | KINKED
 
 # rows, columns, rank of X
 SHAPES = [(5, 5, 5), (6, 4, 2), (3, 8, 3), (7, 7, 1), (1, 1, 1)]
-
-
-def randn(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=DOUBLE)
 
 
 def matrix(rows: int, columns: int, rank: int, seed: int = 0) -> Tensor:

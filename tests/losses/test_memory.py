@@ -10,6 +10,7 @@ import pytest
 import reference
 import torch
 from cases import DOUBLE, relative
+from seeds import SEED, seeded
 from torch import Tensor
 
 from vmcr2 import MCR2Loss
@@ -22,7 +23,7 @@ SIZES = [(24, 8), (30, 8), (200, 60), (60, 60)]
 
 
 def batch(m: int, seed: int, dtype: torch.dtype = DOUBLE) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     labels = torch.randint(0, K, (m,), generator=generator)
     if seed % 3 == 1:
         labels = labels.clamp_max(K - 2)  # the last class is not in it
@@ -203,7 +204,7 @@ def test_free_features_separate_where_a_batch_says_little_of_a_class() -> None:
     labels = torch.arange(40 * k) % k
     reached = {}
     for memory in (0, 480):
-        torch.manual_seed(0)
+        torch.manual_seed(SEED)
         z = normalize_rows(torch.randn(len(labels), d))
         loss = MCR2Loss(k, memory=memory, dim=d)
         for index in shuffled(len(labels), m, steps=300):
@@ -218,14 +219,14 @@ def test_free_features_separate_where_a_batch_says_little_of_a_class() -> None:
 
 def test_a_network_separates_noisy_subspaces_sooner() -> None:
     d, k, m, inputs = 48, 24, 96, 32
-    generator = torch.Generator().manual_seed(0)
+    generator = seeded(0)
     labels = torch.arange(40 * k) % k
     planes = torch.randn(k, 3, inputs, generator=generator)
     x = torch.einsum("nr,nri->ni", torch.randn(len(labels), 3, generator=generator), planes[labels])
     x += torch.randn(x.shape, generator=generator)
     reached = {}
     for memory in (0, 480):
-        torch.manual_seed(0)
+        torch.manual_seed(SEED)
         network = MLP(inputs, d, hidden=(128, 128), batch_norm=True)
         loss = MCR2Loss(k, memory=memory, dim=d)
         optimizer = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)

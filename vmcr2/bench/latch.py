@@ -7,17 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..functional import latch
-from ..functional._eigen import (
-    MOMENT_BUDGET,
-    OVERSAMPLE,
-    ROUNDS,
-    Moments,
-    Samples,
-    eigenpair_source,
-    leading_eigenpairs,
-)
-from ..functional._linalg import Guard
+from ..functional import OVERSAMPLE, ROUNDS, Guard, Moments, Samples, eigenpair_source, latch, leading_eigenpairs
 from . import _work as work
 from ._measure import (
     Job,
@@ -108,11 +98,11 @@ def measure(size: LatchSize, device: torch.device, least: int, rates: dict[str, 
 def _source(z: Tensor, labels: Tensor, size: LatchSize) -> Samples | Moments:
     """What `latch` iterates on: second moments where they fit and pay, else the samples."""
     samples = Samples([(z, labels)], size.k, Guard(validate=False))
-    return eigenpair_source(samples, size.samples, MOMENT_BUDGET)
+    return eigenpair_source(samples, size.samples)
 
 
 def _eigenpairs(source: Moments, size: LatchSize) -> object:
-    return leading_eigenpairs(source, min(size.atoms, size.d), "subspace", ROUNDS)
+    return leading_eigenpairs(source, min(size.atoms, size.d), "subspace")
 
 
 def _work(size: LatchSize, source: Samples | Moments) -> work.Work:

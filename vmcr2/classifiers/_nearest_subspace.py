@@ -8,11 +8,20 @@ import torch
 from torch import Tensor
 
 from .._shared import PreciseBuffers
-from ..functional import class_subspaces, nearest_subspace, subspace_residuals
-from ..functional._eigen import add_moments
-from ..functional._inputs import check_count, check_features, read_classes
-from ..functional._linalg import Guard, full_precision, working_dtype
-from ..functional._subspaces import default_components, subspaces_from_moments
+from ..functional import (
+    Guard,
+    add_moments,
+    check_count,
+    check_features,
+    class_subspaces,
+    default_components,
+    full_precision,
+    nearest_subspace,
+    read_classes,
+    subspace_residuals,
+    subspaces_from_moments,
+    working_dtype,
+)
 
 _STATE = ("subspace_bases", "subspace_energies", "scatter", "sizes")
 

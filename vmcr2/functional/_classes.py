@@ -148,7 +148,7 @@ class HardClasses:
         """Room per class while shapes are fixed: ``max_class_size``, or 8 standard deviations above an even share."""
         if self.max_class_size is not None:
             return min(self.max_class_size, self.num_samples)
-        return min(room(self.num_samples / self.num_classes), self.num_samples)
+        return min(class_capacity(self.num_samples / self.num_classes), self.num_samples)
 
     def _group(self, classes: Tensor, size: int, order: Tensor, starts: Tensor) -> ClassGroup:
         slot = torch.arange(size, device=order.device)
@@ -157,7 +157,7 @@ class HardClasses:
         return ClassGroup(classes, torch.where(filled, order[position], self.num_samples))
 
 
-def room(share: float, deviations: float = 8.0) -> int:
+def class_capacity(share: float, deviations: float = 8.0) -> int:
     """For the samples of a class in a batch that has ``share`` of them on average; Poisson's deviation is √share."""
     return math.ceil(share + deviations * math.sqrt(share) + deviations)
 

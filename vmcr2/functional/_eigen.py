@@ -224,7 +224,7 @@ def cholesky_qr(y: Tensor, rounds: int = 3) -> Tensor:
     return wide.to(y.dtype)
 
 
-def eigenpair_source(samples: Samples, num_samples: int | None, budget: int) -> Samples | Moments:
+def eigenpair_source(samples: Samples, num_samples: int | None, budget: int = MOMENT_BUDGET) -> Samples | Moments:
     """Second moments in one pass where they fit the budget, else passes over the samples.
 
     With ``num_samples`` known and in memory, passes are also taken where they are fewer operations: where classes have

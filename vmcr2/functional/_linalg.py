@@ -207,7 +207,7 @@ def symmetric_eigenpairs(matrix: Tensor) -> tuple[Tensor, Tensor]:
     if matrix.dtype == torch.float32 and not tracing():  # while recording no value can be looked at: float64 at once
         try:
             values, vectors = torch.linalg.eigh(matrix)
-        except torch.linalg.LinAlgError:
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
             pass
         else:
             if bool(torch.isfinite(values.sum() + vectors.sum())):

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..functional._classes import room
+from ..functional import class_capacity
 from ..losses import MCR2Loss, VMCR2Loss
 from ._config import Config
 
@@ -39,8 +39,8 @@ def class_room(labels: Tensor, num_classes: int, rows: int) -> int | None:
 
     Six deviations above the largest class's share are exceeded in one of a billion batches.
     """
-    needed = room(rows * int(labels.bincount().max()) / len(labels), deviations=6.0)
-    return needed if needed > room(rows / num_classes) else None
+    needed = class_capacity(rows * int(labels.bincount().max()) / len(labels), deviations=6.0)
+    return needed if needed > class_capacity(rows / num_classes) else None
 
 
 def build_objective(config: Config, labels: Tensor, num_classes: int) -> Objective:
@@ -71,10 +71,8 @@ def build_objective(config: Config, labels: Tensor, num_classes: int) -> Objecti
         scale=1.0,  # loss_scale is of every objective, and what is logged is in nats
         debias=config.debias,
         focus=config.focus,
-        codes=config.codes,
+        codes=config.codes,  # type: ignore[arg-type]
         codes_trace=config.codes_trace,
-        keep_trace=config.keep_trace,
-        multiplier_rate=config.multiplier_rate,
         cap_codes_step=config.cap_codes_step,
         **fixed,
     )
