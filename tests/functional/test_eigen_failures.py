@@ -102,6 +102,7 @@ def test_sparse_data_give_finite_orthonormal_bases() -> None:
         x = torch.relu(torch.randn(400, 64, generator=seeded(seed)) - 3)
         loss = VMCR2Loss(4, 64, atoms_per_class=8, normalize=False)
         loss.latch(x, labels)
+        some = torch.stack([x[labels == j].any() for j in range(4)])  # now and then a class is all zero
         found = {
             "fit": NearestSubspace(4).fit(x, labels).bases,
             "partial_fit": NearestSubspace(4).partial_fit(x, labels).bases,
@@ -112,4 +113,5 @@ def test_sparse_data_give_finite_orthonormal_bases() -> None:
             gram = bases.mT @ bases
             own = torch.diag_embed(gram.diagonal(dim1=1, dim2=2).round())  # 0 where a class has no such direction
             assert (gram - own).abs().max() < 1e-4, (name, seed)
-            assert (own.diagonal(dim1=1, dim2=2)[:, 0] == 1).all(), (name, seed)
+            first = own.diagonal(dim1=1, dim2=2)[:, 0] == 1
+            assert first.all() if name == "latch" else torch.equal(first, some), (name, seed)

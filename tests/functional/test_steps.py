@@ -40,7 +40,7 @@ BLOCKS = [case for case in CASES if case.m > 4]
 def test_each_block_step_raises_the_objective_at_latched_points(case: Case, block: str) -> None:
     dictionary, codes = latch(case.features(), case.labels(), case.k, atoms_per_class=2)
     nu = {"nu_dictionary": float(block == "dictionary"), "nu_codes": float(block == "codes")}
-    for _ in range(20):
+    for _ in range(8):
         before = _objective(case, dictionary, codes)
         dictionary, codes = variational_step(case.features(), case.labels(), dictionary, codes, weight=WEIGHT, **nu)
         assert _objective(case, dictionary, codes) >= before - 1e-10 * abs(before)
@@ -152,13 +152,12 @@ def test_small_dictionaries_overshoot_without_the_cap(q: int) -> None:
         assert smallest_total(cap=False) < 1e-3
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("cap", [True, False])
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_two_hundred_steps_stay_finite(case: Case, cap: bool, dtype: torch.dtype) -> None:
-    z, labels = case.features(dtype), case.labels().to(dtype) if case.soft else case.labels()
+@pytest.mark.parametrize("case", [case for case in CASES if case.balance in ("skewed", "absent")], ids=str)
+def test_a_hundred_steps_stay_finite(case: Case, cap: bool) -> None:
+    z, labels = case.features(torch.float32), case.labels().float() if case.soft else case.labels()
     dictionary, codes = latch(z, labels, case.k, atoms_per_class=1)
-    for _ in range(200):
+    for _ in range(100):
         dictionary, codes = variational_step(z, labels, dictionary, codes, weight=WEIGHT, cap_codes_step=cap)
     terms = variational_terms(z, labels, dictionary, codes, weight=WEIGHT)
     assert all(torch.isfinite(value) for value in terms)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import pytest
 import reference
 import torch
-from cases import CASES, DOUBLE, EVEN, HARD, Case, relative
+from cases import CASES, DOUBLE, EVEN, Case, relative
 from torch import Tensor
 
 from vmcr2.functional import (
@@ -19,11 +21,10 @@ from vmcr2.functional import (
 EPS_SQ, MU = 0.4, 0.3
 
 
-@pytest.mark.parametrize("per_class", [1, 3])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_terms_equal_the_reference(case: Case, per_class: int) -> None:
+def test_terms_equal_the_reference(case: Case) -> None:
     z, membership = case.features(), case.membership()
-    dictionary, codes = case.atoms(per_class)
+    dictionary, codes = case.atoms(1 if case.balance == "even" else 3)
     terms = variational_terms(z, case.labels(), dictionary, codes, eps_sq=EPS_SQ, mu=MU)
     expected = {
         "variational_expansion": reference.variational_expansion(dictionary, codes, membership, EPS_SQ),
@@ -64,33 +65,37 @@ def test_debiased_mismatch(case: Case) -> None:
 
 
 def test_debiasing_removes_the_minibatch_bias() -> None:
-    """E over batches of the debiased ‖Ĉ‖² is the population's, up to drawing without replacement; of the plain, not."""
-    population = torch.nn.functional.normalize(torch.randn(400, 10, dtype=DOUBLE), dim=1)
-    truth = (population.T @ population / 400).square().sum()
-    blank = torch.zeros(10, 1, dtype=DOUBLE), torch.zeros(1, 1, dtype=DOUBLE)  # codes 0: M = m²·‖Ĉ‖²
-    batches = [population[torch.randperm(400)[:8]] for _ in range(1000)]
-    labels = torch.zeros(8, dtype=torch.long)
+    """Over all batches of 3 of 8 samples, the mean of the debiased ‖Ĉ‖² is that of all pairs; of the plain one, not."""
+    population = torch.nn.functional.normalize(torch.randn(8, 5, dtype=DOUBLE), dim=1)
+    of_pairs = ((population @ population.T).square().sum() - 8) / (8 * 7)
+    blank = torch.zeros(5, 1, dtype=DOUBLE), torch.zeros(1, 1, dtype=DOUBLE)  # codes 0: M = m²·‖Ĉ‖²
+    labels = torch.zeros(3, dtype=torch.long)
+    batches = [population[list(chosen)] for chosen in combinations(range(8), 3)]
     plain, debiased = (
-        torch.stack([mismatch(batch, labels, *blank, debias=debias) for batch in batches]).mean() / 64
+        torch.stack([mismatch(batch, labels, *blank, debias=debias) for batch in batches]).mean() / 9
         for debias in (False, True)
     )
-    assert abs(debiased - (400 * truth - 1) / 399) < 0.01 * truth
-    assert plain == pytest.approx(((1 - 1 / 8) * truth + 1 / 8).item(), rel=0.05)
-    assert plain > 1.5 * truth
+    assert relative(debiased, of_pairs) < 1e-12
+    assert relative(plain, (1 - 1 / 3) * of_pairs + 1 / 3) < 1e-12
 
 
 def test_the_mismatch_for_logs_does_not_cancel() -> None:
-    """At M = 0 the expansion in float32 is noise of either sign; "precise" is right to what the numbers hold."""
+    """Where M is as small as the rounding of float32 numbers, "precise" still has its digits.
+
+    Over 20 seeds M was 2e-9 to 5e-9 and "precise" right to 0.2 %. The three parts of the expansion are near 5000: in
+    float32 their sum is a multiple of 3e-4, so it cannot be M, whatever the rounding on this CPU.
+    """
     z = torch.nn.functional.normalize(torch.randn(300, 20), dim=1)
     labels = torch.arange(300) % 3
     dictionary, codes = latch(z, labels, 3, atoms_per_class=20, method="eigh")
-    dense = mismatch(z.double(), labels, dictionary.double(), codes.double(), method="dense")
+    truth = reference.mismatch(z, reference.one_hot(labels, 3), dictionary, codes).item()
     precise = mismatch(z, labels, dictionary, codes, method="precise")
-    fast = mismatch(z, labels, dictionary, codes)
     assert precise.dtype == DOUBLE
-    assert 0 <= precise.item() == pytest.approx(dense.item(), rel=1e-2)
-    assert precise < 1e-6
-    assert abs(fast) > 1e-4
+    assert 0 < precise.item() == pytest.approx(truth, rel=0.02)
+    assert truth < 1e-7
+    fast = mismatch(z, labels, dictionary, codes).item()
+    assert abs(fast - truth) > 0.5 * truth
+    assert abs(fast) < 1e-7 * 300**2
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.m > 1], ids=str)
@@ -144,7 +149,7 @@ def test_gradcheck() -> None:
         )
 
 
-@pytest.mark.parametrize("case", HARD, ids=str)
+@pytest.mark.parametrize("case", EVEN, ids=str)
 def test_weight_and_mu_say_the_same(case: Case) -> None:
     z, labels = case.features(), case.labels()
     dictionary, codes = case.atoms(2)

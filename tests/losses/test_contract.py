@@ -24,11 +24,10 @@ def variational(**options: object) -> Callable[[], VMCR2Loss]:
 LOSSES: dict[str, Callable[[], Loss]] = {
     "MCR2": lambda: MCR2Loss(K),
     "MCR2 with a memory": lambda: MCR2Loss(K, memory=64, dim=D),  # a batch and a part of another
-    "VMCR2": variational(),
+    "VMCR2": variational(weight=5.0),
     "VMCR2 of the paper": variational(mu=1.0, batch_expansion=0.0, scale=1.0, debias=False),
-    "VMCR2 debiased": variational(debias=True, weight=5.0),
     "VMCR2 flat": variational(codes="flat", codes_trace=4.0),
-    "VMCR2 focused": variational(focus=10.0, debias=True),
+    "VMCR2 focused": variational(focus=10.0),
 }
 
 

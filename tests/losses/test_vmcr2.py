@@ -116,7 +116,8 @@ def test_update_alone_makes_the_same_step() -> None:
 def test_the_first_training_call_latches_on_its_batch() -> None:
     z, labels = batch()
     labels = labels.clamp_max(K - 2)  # the last class is not in the batch
-    loss = VMCR2Loss(K, D, atoms_per_class=3, nu_dictionary=0.0, nu_codes=0.0)
+    # so large a weight that M raises codes from zero: 2w·v_lj ≈ 33 here, the rates' part is above −c/2 = −12
+    loss = VMCR2Loss(K, D, atoms_per_class=3, nu_dictionary=0.0, nu_codes=0.0, weight=200.0)
     assert not loss.latched
     loss.eval()(z, labels)
     assert not loss.latched
@@ -253,7 +254,7 @@ def _delta_after_training(loss: VMCR2Loss, seed: int) -> float:
     network, x, labels = _collapsed_start(seed)
     with torch.no_grad():
         z = torch.nn.functional.normalize(network(x), dim=1)
-    assert (z @ z.T).min() >= 0.99
+    assert (z @ z.T).min() >= 0.98
     optimiser = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
     for _ in range(STEPS_FROM_COLLAPSE):
         optimiser.zero_grad()
@@ -265,14 +266,17 @@ def _delta_after_training(loss: VMCR2Loss, seed: int) -> float:
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_defaults_leave_a_collapsed_start(seed: int) -> None:
-    """Half of the maximal ΔR in STEPS_FROM_COLLAPSE steps from pairwise cosines ≥ 0.99 (measured: in 70 to 100)."""
+    """Half of the maximal ΔR in STEPS_FROM_COLLAPSE steps from pairwise cosines ≥ 0.98.
+
+    Over 20 seeds: cosines ≥ 0.987, half of it after 70 to 100 steps, 0.87 of it or more at the end.
+    """
     loss = VMCR2Loss(10, 40, atoms_per_class=4)
     assert (loss.weight, loss.batch_expansion, loss.scale, loss.debias) == (20.0, 0.1, 0.625, True)
     assert _delta_after_training(loss, seed) >= 0.5 * maximal_rate_reduction(40, 10)
 
 
 def test_ten_times_the_weight_stalls_there() -> None:
-    """The test above can fail: this is the paper's scale, μ = 0.8 at this batch of 500, and ΔR stays at 0."""
+    """The test above can fail: this is the paper's scale, μ = 0.8 at this batch of 500. 20 seeds end below 0.003."""
     assert _delta_after_training(VMCR2Loss(10, 40, atoms_per_class=4, weight=200.0), 0) < 1.0
 
 
@@ -289,4 +293,4 @@ def test_training_with_it_raises_the_exact_rate_reduction() -> None:
     with torch.no_grad():
         end = rate_reduction(torch.nn.functional.normalize(network(x), dim=1), labels).delta.item()
     assert start < 1.0
-    assert end > 0.6 * maximal_rate_reduction(40, 10)
+    assert end > 0.6 * maximal_rate_reduction(40, 10)  # over 20 seeds: 0.95 to 0.98 of it
