@@ -1,8 +1,8 @@
 """How often does a step of Algorithm 1 on one block, with ν = 1, lower the objective?
 
-The appendix's L_Γ takes ΓᵀΓ ≈ I and looks at the penalty alone, so it is not a bound; L_A is one, of the penalty. This
-counts failures over random problems in float64: at latched points, after 20 steps of Algorithm 1 with the paper's ν = 5
-from there, and at random and at coherent dictionaries with dense codes.
+The appendix's L_Γ assumes ΓᵀΓ ≈ I and covers the penalty only, so it is not a bound. L_A is a bound of the penalty.
+This script counts failures over random problems in float64: at latched points, 20 steps of Algorithm 1 with the paper's
+ν = 5 later, and at random and at coherent dictionaries with dense codes.
 
 Run:    .venv/bin/python benchmarks/block_steps.py --json benchmarks/results/block-steps.json
 On:     any CPU; about a minute
@@ -60,7 +60,7 @@ def points(
 
 
 def main() -> None:
-    """Count, print a table, and write the figures where asked."""
+    """Count, print a table, and write the figures with --json."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()

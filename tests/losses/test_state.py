@@ -113,7 +113,7 @@ def test_dictionary_and_codes_are_looked_at() -> None:
         mismatch(Z, Y, atoms, codes[:3])
     with pytest.raises(ValueError, match="labels must be a tensor"):
         VMCR2Loss(4, 12, atoms_per_class=1).latch(Z, Y.tolist())  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="z must be a tensor where labels are given"):
+    with pytest.raises(ValueError, match="z must be a tensor if labels are given"):
         VMCR2Loss(4, 12, atoms_per_class=1).latch(Z.numpy(), Y)  # type: ignore[arg-type]
 
 

@@ -60,7 +60,7 @@ def triangular_solve(n: float, columns: float) -> Work:
 
 
 def orthonormalise(rows: float, columns: float, batch: float) -> Work:
-    """Householder's QR with Q made: 4rc² − 4c³/3."""
+    """Householder's QR, with Q computed: 4rc² − 4c³/3."""
     return Work(batch * (4 * rows * columns**2 - 4 * columns**3 / 3), _FLOAT * batch * 2 * rows * columns)
 
 

@@ -179,7 +179,7 @@ def newton_inverse(matrix: Tensor, largest: float) -> tuple[Tensor, Tensor]:
 
     X ← sX(2I − SX): only products, which are much faster on a GPU than the factorisation of one matrix. If the
     eigenvalues of SX lie within δ of 1, those of X(2I − SX)S lie in [1 − δ², 1], and s = 2/(2 − δ²) centres them
-    again: δ ← δ²/(2 − δ²). The number of rounds follows from ``largest`` alone: 9 for 1001.
+    again: δ ← δ²/(2 − δ²). The number of rounds follows from ``largest``: 9 for 1001.
     """
     identity = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
     first = 2.0 / (1.0 + largest)  # X = first·I
@@ -204,7 +204,7 @@ def symmetric_eigenpairs(matrix: Tensor) -> tuple[Tensor, Tensor]:
     On sparse data LAPACK's float32 solver sometimes fails: it returns NaN for a finite matrix, or says that it did not
     converge. Which matrices fail depends on the CPU. The same matrix is then solved in float64.
     """
-    if matrix.dtype == torch.float32 and not tracing():  # while recording no value can be looked at: float64 at once
+    if matrix.dtype == torch.float32 and not tracing():  # while recording no value can be checked: float64 at once
         try:
             values, vectors = torch.linalg.eigh(matrix)
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]

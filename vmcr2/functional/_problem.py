@@ -33,7 +33,7 @@ class Problem:
         return self.z.shape[1] / self.eps_sq
 
     def mismatch(self, dictionary: Tensor, codes: Tensor, focus: float = 0.0) -> Tensor:
-        """D = M/m², differentiable in the features, Γ and Â; with a focus, in the features alone."""
+        """D = M/m², differentiable in the features, Γ and Â; with a focus, in the features only."""
         wants_dictionary, wants_codes = wants_gradient(dictionary), wants_gradient(codes)
         with torch.no_grad():
             value, by_features = _mismatch.expanded(self.z, self.classes, dictionary, codes, self.pairs, focus)

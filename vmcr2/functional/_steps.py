@@ -109,7 +109,7 @@ def variational_step(
 
 
 class Atoms(NamedTuple):
-    """What Algorithm 1 moves beside the network: Γ (d, q) and Â (q, k)."""
+    """What Algorithm 1 updates together with the network: Γ (d, q) and Â (q, k)."""
 
     dictionary: Tensor
     codes: Tensor

@@ -85,7 +85,9 @@ class AtomState(PreciseBuffers):
             z = unit_features(z, self._guard(), self.normalize, self.dim)
             self._latch(z.detach(), labels)
         elif labels is not None:
-            raise ValueError("z must be a tensor where labels are given: latch(z, labels), or latch(batches) alone")
+            raise ValueError(
+                "z must be a tensor if labels are given: latch(z, labels), or latch(batches) without labels"
+            )
         else:
             dictionary, codes = latch_batches(
                 z,

@@ -129,9 +129,8 @@ class MCR2Loss(PreciseBuffers):
         """
         guard = Guard(self.validate, self.fault)
         remembers = self._remembers()
-        z = unit_features(
-            z, guard, self.normalize, self.dim, quick=True
-        )  # NaN makes a factorisation fail, which sets the flag
+        # quick: NaN makes a factorisation fail, which sets the flag
+        z = unit_features(z, guard, self.normalize, self.dim, quick=True)
         with torch.no_grad():
             x = z.detach()
             rows = len(x) + (self.memory if remembers else 0)
