@@ -1,8 +1,8 @@
 """How often does a step of Algorithm 1 on one block, with ν = 1, lower the objective?
 
-The appendix's L_Γ takes ΓᵀΓ ≈ I and looks at the penalty alone, so it is not a bound; L_A is one, of the penalty. This
-counts failures over random problems in float64: at latched points, after 20 steps of Algorithm 1 with the paper's ν = 5
-from there, and at random and at coherent dictionaries with dense codes.
+The appendix's L_Γ assumes ΓᵀΓ ≈ I and covers the penalty only, so it is not a bound. L_A is a bound of the penalty.
+This script counts failures over random problems in float64: at latched points, 20 steps of Algorithm 1 with the paper's
+ν = 5 later, and at random and at coherent dictionaries with dense codes.
 
 Run:    .venv/bin/python benchmarks/block_steps.py --json benchmarks/results/block-steps.json
 On:     any CPU; about a minute
@@ -17,8 +17,9 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
-from vmcr2.functional import latch, normalize_rows, project_unit_columns, variational_step, variational_terms
+from vmcr2.functional import latch, normalize_rows, variational_step, variational_terms
 
 PROBLEMS = 200
 SIZES = [(40, 8, 4, 2), (60, 20, 5, 3), (30, 40, 3, 8), (100, 16, 10, 2)]
@@ -47,8 +48,8 @@ def points(
     for _ in range(20):
         moved = variational_step(z, labels, *moved, weight=weight)
     generator = torch.Generator().manual_seed(seed)
-    atoms = project_unit_columns(torch.randn(d, k * s, generator=generator, dtype=torch.float64))
-    coherent = project_unit_columns(atoms[:, :1] + 0.3 * atoms)
+    atoms = normalize(torch.randn(d, k * s, generator=generator, dtype=torch.float64), dim=0)
+    coherent = normalize(atoms[:, :1] + 0.3 * atoms, dim=0)
     dense = torch.rand(k * s, k, generator=generator, dtype=torch.float64) / s
     return {
         "latched": latched,
@@ -59,7 +60,7 @@ def points(
 
 
 def main() -> None:
-    """Count, print a table, and write the figures where asked."""
+    """Count, print a table, and write the figures with --json."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()

@@ -1,13 +1,13 @@
 """Recover the order of a linear system from noisy data with a rank penalty that needs no SVD (Theorem 1 of the paper).
 
-What: a system of order r has a Hankel matrix [g_{i+j}] of rank r, g its impulse response. Fit X = UVᵀ to the data, keep
-    it close to Hankel, and add λ Σ_i log(1 + σ_i(X)/δ) in its variational form, a sum over the columns of (U, V). The
-    columns that the data do not pay for go to zero; the order is what is left.
+What: a system of order r has a Hankel matrix [g_{i+j}] of rank r; g is its impulse response. Fit X = UVᵀ to the data,
+    keep it close to Hankel, and add λ Σ_i log(1 + σ_i(X)/δ) in its variational form, a sum over the columns of (U, V).
+    Columns that do not improve the fit enough go to zero. The number of the others is the order.
 On what: random stable systems of order 3 or 4; 80 samples of the response to white noise, 47 unknown g_k, 10 % noise.
-Result: for 40 of 40 systems the order is found, in 1 s each on one core, and the error of the impulse response is a
-    quarter of that of least squares. Not without the penalty, and not from the singular values of the least-squares
-    Hankel matrix: with the same threshold never, with the best one in hindsight for 29 of 40.
-    λ and δ were chosen for this noise; with them it stops working at 15 % (37 of 40), 20 % (29), 30 % (10).
+Result: it finds the order of 40 of 40 systems, in 1 s each on one core, and the error of the impulse response is a
+    quarter of that of least squares. Without the penalty it does not. The singular values of the least-squares Hankel
+    matrix do not show the order either: with the same threshold never, with the best one in hindsight for 29 of 40.
+    λ and δ were chosen for this noise. With more noise it finds fewer: at 15 % 37 of 40, at 20 % 29, at 30 % 10.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ THRESHOLD = 0.02  # a singular value counts if it is above this fraction of the 
 
 
 class Estimate(NamedTuple):
-    """What one way of estimating the system says: its order, and the relative error of its impulse response."""
+    """The result of one way to estimate the system: its order, and the relative error of its impulse response."""
 
     order: int
     error: float
@@ -46,7 +46,7 @@ class Identification(NamedTuple):
 
 
 def random_system(generator: torch.Generator) -> tuple[int, Tensor]:
-    """Order and unit-norm impulse response: modes in separate frequency bands, so that none hides behind another."""
+    """Order and unit-norm impulse response, with modes in separate frequency bands, so that all are visible."""
     order = 3 + int(torch.randint(2, (), generator=generator))
     pairs = order // 2
     time, band = torch.arange(LENGTH, dtype=torch.float64), torch.arange(2, dtype=torch.float64)[:, None]

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from vmcr2.bench import _rates as rates_module
-from vmcr2.bench import latch as bench
+from vmcr2.bench import _rates as rates_module, latch as bench
 from vmcr2.bench._measure import figure
 
 CPU = torch.device("cpu")

@@ -11,10 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from vmcr2.bench import _contenders as ways
-from vmcr2.bench import _measure as measure_module
-from vmcr2.bench import _rates as rates_module
-from vmcr2.bench import objectives as bench
+from vmcr2.bench import _contenders as ways, _measure as measure_module, _rates as rates_module, objectives as bench
 from vmcr2.bench._measure import caption, figure, interleaved_seconds, peak_bytes, summary
 from vmcr2.bench._textbook import dense_variational_step
 

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from vmcr2.bench import _contenders as ways
-from vmcr2.bench import _work as work
+from vmcr2.bench import _contenders as ways, _work as work
 from vmcr2.bench.latch import LatchSize, _source, _work
 from vmcr2.functional import latch
 

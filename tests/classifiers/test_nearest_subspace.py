@@ -11,6 +11,7 @@ import reference
 import torch
 from cases import CASES, DOUBLE, Case, relative
 from recording import LargestStorage
+from seeds import randn, seeded
 from torch import Tensor, nn
 
 from vmcr2 import NearestSubspace
@@ -19,16 +20,12 @@ KEYS = {"subspace_bases", "subspace_energies", "scatter", "sizes"}
 POINTS = 40
 
 
-def randn(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=DOUBLE)
-
-
 def clusters(k: int = 3, d: int = 20, n: int = 30, r: int = 3, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Classes near random subspaces of dimension r, with spectra that decay: (k·n, d) and labels."""
     axes = torch.linalg.qr(randn(k, d, r, seed=seed)).Q
     scale = 0.7 ** torch.arange(r, dtype=DOUBLE)
     z = (randn(k, n, r, seed=seed + 1) * scale) @ axes.mT + 0.02 * randn(k, n, d, seed=seed + 2)
-    order = torch.randperm(k * n, generator=torch.Generator().manual_seed(seed + 3))
+    order = torch.randperm(k * n, generator=seeded(seed + 3))
     return z.reshape(k * n, d)[order], torch.arange(k).repeat_interleave(n)[order]
 
 
@@ -73,7 +70,7 @@ def test_partial_fit_in_any_order_equals_fit(options: tuple[int | None, int | No
     z, labels = clusters()
     expected = NearestSubspace(*options).fit(z, labels)
     for seed in range(3):
-        order = torch.randperm(len(z), generator=torch.Generator().manual_seed(seed))
+        order = torch.randperm(len(z), generator=seeded(seed))
         if seed == 2:
             order = labels.argsort(descending=True)  # class after class, the last one first
         classifier = NearestSubspace(*options)
@@ -250,7 +247,7 @@ def test_autocast_changes_nothing(way: str) -> None:
 def test_a_hundred_thousand_points_against_a_thousand_classes() -> None:
     """No N×k×r tensor, not even N×k: the classes are met in blocks."""
     n, k, d, r = 100_000, 1000, 64, 3
-    generator = torch.Generator().manual_seed(0)
+    generator = seeded(0)
     axes = torch.linalg.qr(torch.randn(k, d, r, generator=generator)).Q
     samples = (torch.randn(k, 5, r, generator=generator) @ axes.mT).reshape(-1, d)
     classifier = NearestSubspace(num_components=r).fit(samples, torch.arange(k).repeat_interleave(5))

@@ -11,8 +11,7 @@ import torch
 from command_line import Said, in_process
 from typer.testing import CliRunner
 
-from vmcr2.bench import _contenders as ways
-from vmcr2.bench import latch, objectives
+from vmcr2.bench import _contenders as ways, latch, objectives
 from vmcr2.cli import app
 
 

@@ -12,8 +12,7 @@ from data_formats import tar, write_cifar_binary, write_cifar_python, write_mnis
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from vmcr2.data import DATASETS, DataError, open_data, pack, verify
-from vmcr2.data import _packed as packed
+from vmcr2.data import DATASETS, DataError, _packed as packed, open_data, pack, verify
 
 
 @pytest.fixture

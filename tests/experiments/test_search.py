@@ -10,8 +10,7 @@ import pytest
 from PIL import Image
 
 from experiments._drawing import draw_all
-from experiments.search import __main__ as reader
-from experiments.search import draw, read, studies
+from experiments.search import __main__ as reader, draw, read, studies
 
 ROOT = Path(__file__).parents[2]
 

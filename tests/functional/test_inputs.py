@@ -7,12 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from seeds import seeded
 from torch import Tensor
 
 from vmcr2 import MCR2Loss, VMCR2Loss
 from vmcr2.functional import coding_rate, mismatch, rate_reduction, variational_step, variational_terms
 
-Z = torch.nn.functional.normalize(torch.randn(6, 4, generator=torch.Generator().manual_seed(0)), dim=1)
+Z = torch.nn.functional.normalize(torch.randn(6, 4, generator=seeded(0)), dim=1)
 Y = torch.tensor([0, 1, 2, 0, 1, 2])
 ATOMS = torch.eye(4)[:, [0, 1, 2]]
 CODES = torch.eye(3)
@@ -87,7 +88,7 @@ def test_bad_arguments() -> None:
         VMCR2Loss(3, 4, atoms_per_class=1, weight=-1.0)
     with pytest.raises(ValueError, match="backend must be one of auto"):
         rate_reduction(Z, Y, backend="fast")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="rule must be one of free"):
+    with pytest.raises(ValueError, match="rule for codes must be one of free"):
         VMCR2Loss(3, 4, atoms_per_class=1, codes="sparse")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="z has 4 features per row, expected 5"):
         VMCR2Loss(3, 5, atoms_per_class=1)(Z, Y)

@@ -10,6 +10,7 @@ import reference
 import torch
 from cases import CASES, DOUBLE, Case, relative
 from recording import LargestStorage
+from seeds import randn, seeded
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -18,10 +19,6 @@ from vmcr2.functional._eigen import MOMENT_BUDGET, Method
 
 METHODS: tuple[Method, ...] = get_args(Method)
 LABELS = torch.tensor([0, 0, 1, 1])
-
-
-def randn(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=DOUBLE)
 
 
 def models(dictionary: Tensor, codes: Tensor) -> Tensor:
@@ -229,7 +226,7 @@ def test_normalize_scales_the_rows_of_batches() -> None:
 def test_a_thousand_classes_in_a_thousand_dimensions() -> None:
     """k = 1000, d = 1024, 4 samples and 3 atoms per class: no k·d² floats, and a few seconds on one core."""
     k, d, n, s = 1000, 1024, 4, 3
-    generator = torch.Generator().manual_seed(0)
+    generator = seeded(0)
     z = torch.nn.functional.normalize(torch.randn(k * n, d, generator=generator), dim=1)
     labels = torch.arange(k * n) % k
     with LargestStorage() as memory:

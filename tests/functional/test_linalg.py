@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from cases import DOUBLE, relative
+from seeds import seeded
 from torch import Tensor
 
 from vmcr2.functional._eigen import cholesky_qr
@@ -46,7 +47,7 @@ def test_precision_is_put_back_after_an_error() -> None:
 
 
 def features(spread: float) -> Tensor:
-    generator = torch.Generator().manual_seed(0)
+    generator = seeded(0)
     common = torch.randn(1, 60, generator=generator, dtype=DOUBLE)
     z = common + spread * torch.randn(200, 60, generator=generator, dtype=DOUBLE)
     return torch.nn.functional.normalize(z, dim=1)
@@ -84,7 +85,7 @@ def test_the_inverse_that_is_used_on_a_cpu(wide: bool) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, DOUBLE])
 @pytest.mark.parametrize(("rank", "decay"), [(12, 0.0), (12, 0.8), (5, 0.0), (1, 0.0), (0, 0.0)])
 def test_cholesky_qr(dtype: torch.dtype, rank: int, decay: float) -> None:
-    generator = torch.Generator().manual_seed(0)
+    generator = seeded(0)
     left = torch.randn(4, 50, max(rank, 1), generator=generator, dtype=DOUBLE)
     right = torch.randn(4, max(rank, 1), 12, generator=generator, dtype=DOUBLE)
     strengths = torch.exp(-decay * torch.arange(max(rank, 1), dtype=DOUBLE))
@@ -97,6 +98,6 @@ def test_cholesky_qr(dtype: torch.dtype, rank: int, decay: float) -> None:
 
 
 def test_a_rough_basis_is_enough_between_rounds() -> None:
-    y = torch.randn(3, 40, 8, generator=torch.Generator().manual_seed(0))
+    y = torch.randn(3, 40, 8, generator=seeded(0))
     q = cholesky_qr(y, rounds=1)
     assert (q.mT @ q - torch.eye(8)).abs().max() < 1e-3

@@ -8,6 +8,7 @@ import pytest
 import reference
 import torch
 from cases import CASES, DOUBLE, HARD, Case, relative
+from seeds import randn, seeded
 from torch import Tensor
 
 from vmcr2.functional import coding_rate, maximal_rate_reduction, rate_reduction
@@ -34,10 +35,10 @@ def test_values_and_gradients_equal_the_reference(case: Case, backend: str) -> N
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("case", HARD, ids=str)
-def test_coding_rate_equals_the_reference(case: Case, backend: str) -> None:
-    z = 1.7 * case.features()
-    assert relative(coding_rate(z, eps_sq=0.5, backend=backend), reference.coding_rate(z, 0.5)) < 1e-9
+def test_coding_rate_equals_the_reference(backend: str) -> None:
+    for m, d in ((24, 6), (12, 20), (9, 9), (1, 5)):
+        z = 1.7 * randn(m, d)
+        assert relative(coding_rate(z, eps_sq=0.5, backend=backend), reference.coding_rate(z, 0.5)) < 1e-9
 
 
 @pytest.mark.parametrize("case", HARD, ids=str)
@@ -109,10 +110,9 @@ def test_the_paper_s_maxima() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-@pytest.mark.parametrize("eps_sq", [0.5, 0.01])
-def test_bounds(case: Case, eps_sq: float) -> None:
+def test_bounds(case: Case) -> None:
     """0 ≤ ΔR ≤ ½ r log(1 + d/(ε² r)), r = min(m, d)."""
-    for seed in range(5):
+    for seed, eps_sq in enumerate((0.5, 0.5, 0.01, 0.01)):
         delta = rate_reduction(case.features(seed=seed), case.labels(), case.k, eps_sq=eps_sq).delta.item()
         assert -1e-12 <= delta <= reference.max_delta(case.m, case.d, eps_sq) + 1e-12
 
@@ -169,7 +169,7 @@ def test_small_precision_is_retried_in_float64() -> None:
 
 
 def test_the_loop_says_where_torch_logdet_is_lost() -> None:
-    z = torch.nn.functional.normalize(torch.randn(6, 8, generator=torch.Generator().manual_seed(0)), dim=1)
+    z = torch.nn.functional.normalize(torch.randn(6, 8, generator=seeded(0)), dim=1)
     labels = torch.tensor([0, 0, 0, 1, 1, 1])
     lost = 0
     for power in range(8, 13):

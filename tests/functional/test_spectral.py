@@ -10,8 +10,8 @@ import pytest
 import reference
 import torch
 from cases import DOUBLE, relative
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, seed as hypothesis_seed, settings, strategies as st
+from seeds import SEED, randn
 from torch import Tensor
 
 from vmcr2.functional import variational_logdet, variational_spectral
@@ -32,10 +32,6 @@ CONCAVE = STRICT | KINKED
 
 # rows, columns, rank of X
 SHAPES = [(5, 5, 5), (6, 4, 2), (3, 8, 3), (7, 7, 1), (1, 1, 1)]
-
-
-def randn(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=DOUBLE)
 
 
 def matrix(rows: int, columns: int, rank: int, seed: int = 0) -> Tensor:
@@ -63,7 +59,8 @@ def test_equality_at_the_svd(name: str, shape: tuple[int, int, int], extra: int)
     assert value.item() == pytest.approx(reference.spectral(x, CONCAVE[name]).item(), rel=1e-9, abs=1e-12)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@hypothesis_seed(SEED)
+@settings(max_examples=60, deadline=None, database=None)
 @given(
     name=st.sampled_from(sorted(CONCAVE)),
     shape=st.sampled_from(SHAPES),

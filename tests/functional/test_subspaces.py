@@ -9,10 +9,11 @@ import pytest
 import reference
 import torch
 from cases import CASES, DOUBLE, Case, relative
+from seeds import randn, seeded
 from torch import Tensor
 
-from vmcr2.functional import _subspaces as module
 from vmcr2.functional import (
+    _subspaces as module,
     class_subspaces,
     nearest_subspace,
     principal_angles,
@@ -23,10 +24,6 @@ from vmcr2.functional._eigen import Method
 
 METHODS: tuple[Method, ...] = get_args(Method)
 LABELS = torch.tensor([0, 0, 1, 1])
-
-
-def randn(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=DOUBLE)
 
 
 def frames(k: int, d: int, r: int, seed: int = 0) -> Tensor:
@@ -108,7 +105,7 @@ def test_subspaces_that_were_constructed_are_found() -> None:
     labels = torch.repeat_interleave(torch.arange(4), sizes)
     z = torch.cat([randn(int(n), 5, seed=j) @ true[j].T for j, n in enumerate(sizes)])
     z += 0.001 * randn(*z.shape, seed=9)
-    order = torch.randperm(len(z), generator=torch.Generator().manual_seed(1))
+    order = torch.randperm(len(z), generator=seeded(1))
     for dtype in (torch.float32, DOUBLE):
         bases = class_subspaces(z[order].to(dtype), labels[order], num_components=5).bases.double()
         cosines = torch.linalg.svdvals(bases.mT @ true)

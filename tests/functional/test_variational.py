@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import pytest
 import reference
 import torch
-from cases import CASES, DOUBLE, EVEN, HARD, Case, relative
+from cases import CASES, DOUBLE, EVEN, Case, relative
+from torch import Tensor
 
 from vmcr2.functional import (
     latch,
     mismatch,
     rate_reduction,
-    variational_compression,
-    variational_expansion,
-    variational_gradients,
     variational_step,
     variational_terms,
 )
@@ -21,11 +21,10 @@ from vmcr2.functional import (
 EPS_SQ, MU = 0.4, 0.3
 
 
-@pytest.mark.parametrize("per_class", [1, 3])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_terms_equal_the_reference(case: Case, per_class: int) -> None:
+def test_terms_equal_the_reference(case: Case) -> None:
     z, membership = case.features(), case.membership()
-    dictionary, codes = case.atoms(per_class)
+    dictionary, codes = case.atoms(1 if case.balance == "even" else 3)
     terms = variational_terms(z, case.labels(), dictionary, codes, eps_sq=EPS_SQ, mu=MU)
     expected = {
         "variational_expansion": reference.variational_expansion(dictionary, codes, membership, EPS_SQ),
@@ -36,9 +35,13 @@ def test_terms_equal_the_reference(case: Case, per_class: int) -> None:
     }
     for name, target in expected.items():
         assert relative(getattr(terms, name), target) < 1e-9, name
-    gamma = membership.mean(0)
-    assert relative(variational_expansion(dictionary, codes, gamma, eps_sq=EPS_SQ), terms[0]) < 1e-12
-    assert relative(variational_compression(codes, gamma, case.d, eps_sq=EPS_SQ), terms[1]) < 1e-12
+
+
+def gradients(case: Case, dictionary: Tensor, codes: Tensor) -> tuple[Tensor, ...]:
+    """Of the objective in z, Γ and Â, as the package computes them."""
+    leaves = [tensor.clone().requires_grad_() for tensor in (case.features(), dictionary, codes)]
+    terms = variational_terms(leaves[0], case.labels(), leaves[1], leaves[2], eps_sq=EPS_SQ, mu=MU)
+    return torch.autograd.grad(terms.objective, leaves)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -46,27 +49,8 @@ def test_closed_form_gradients_equal_autograd_of_the_reference(case: Case) -> No
     z, membership = case.features(), case.membership()
     dictionary, codes = case.atoms(3)
     expected = reference.gradients(z, membership, dictionary, codes, EPS_SQ, MU)
-    gradients = variational_gradients(z, case.labels(), dictionary, codes, eps_sq=EPS_SQ, mu=MU)
-    assert relative(gradients.features, expected["z"]) < 1e-9
-    assert relative(gradients.dictionary, expected["dictionary"]) < 1e-9
-    assert relative(gradients.codes, expected["codes"]) < 1e-9
-
-    leaves = [tensor.clone().requires_grad_() for tensor in (z, dictionary, codes)]
-    terms = variational_terms(leaves[0], case.labels(), leaves[1], leaves[2], eps_sq=EPS_SQ, mu=MU)
-    for gradient, target in zip(torch.autograd.grad(terms.objective, leaves), gradients, strict=True):
-        assert relative(gradient, target) < 1e-9
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_dense_and_expanded_mismatch_agree(case: Case) -> None:
-    z = case.features().requires_grad_()
-    dictionary, codes = (tensor.requires_grad_() for tensor in case.atoms(2))
-    fast = mismatch(z, case.labels(), dictionary, codes)
-    dense = mismatch(z, case.labels(), dictionary, codes, method="dense")
-    assert relative(fast.detach(), dense.detach()) < 1e-9
-    inputs = (z, dictionary, codes)
-    for a, b in zip(torch.autograd.grad(fast, inputs), torch.autograd.grad(dense, inputs), strict=True):
-        assert relative(a, b) < 1e-9
+    for gradient, name in zip(gradients(case, dictionary, codes), ("z", "dictionary", "codes"), strict=True):
+        assert relative(gradient, expected[name]) < 1e-9, name
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.m < 30], ids=str)
@@ -81,33 +65,37 @@ def test_debiased_mismatch(case: Case) -> None:
 
 
 def test_debiasing_removes_the_minibatch_bias() -> None:
-    """E over batches of the debiased ‖Ĉ‖² is the population's, up to drawing without replacement; of the plain, not."""
-    population = torch.nn.functional.normalize(torch.randn(400, 10, dtype=DOUBLE), dim=1)
-    truth = (population.T @ population / 400).square().sum()
-    blank = torch.zeros(10, 1, dtype=DOUBLE), torch.zeros(1, 1, dtype=DOUBLE)  # codes 0: M = m²·‖Ĉ‖²
-    batches = [population[torch.randperm(400)[:8]] for _ in range(1000)]
-    labels = torch.zeros(8, dtype=torch.long)
+    """Over all batches of 3 of 8 samples, the mean of the debiased ‖Ĉ‖² is that of all pairs; of the plain one, not."""
+    population = torch.nn.functional.normalize(torch.randn(8, 5, dtype=DOUBLE), dim=1)
+    of_pairs = ((population @ population.T).square().sum() - 8) / (8 * 7)
+    blank = torch.zeros(5, 1, dtype=DOUBLE), torch.zeros(1, 1, dtype=DOUBLE)  # codes 0: M = m²·‖Ĉ‖²
+    labels = torch.zeros(3, dtype=torch.long)
+    batches = [population[list(chosen)] for chosen in combinations(range(8), 3)]
     plain, debiased = (
-        torch.stack([mismatch(batch, labels, *blank, debias=debias) for batch in batches]).mean() / 64
+        torch.stack([mismatch(batch, labels, *blank, debias=debias) for batch in batches]).mean() / 9
         for debias in (False, True)
     )
-    assert abs(debiased - (400 * truth - 1) / 399) < 0.01 * truth
-    assert plain == pytest.approx(((1 - 1 / 8) * truth + 1 / 8).item(), rel=0.05)
-    assert plain > 1.5 * truth
+    assert relative(debiased, of_pairs) < 1e-12
+    assert relative(plain, (1 - 1 / 3) * of_pairs + 1 / 3) < 1e-12
 
 
 def test_the_mismatch_for_logs_does_not_cancel() -> None:
-    """At M = 0 the expansion in float32 is noise of either sign; "precise" is right to what the numbers hold."""
+    """Where M is as small as the rounding of float32 numbers, "precise" still has its digits.
+
+    Over 20 seeds M was 2e-9 to 5e-9 and "precise" right to 0.2 %. The three parts of the expansion are near 5000: in
+    float32 their sum is a multiple of 3e-4, so it cannot be M, whatever the rounding on this CPU.
+    """
     z = torch.nn.functional.normalize(torch.randn(300, 20), dim=1)
     labels = torch.arange(300) % 3
     dictionary, codes = latch(z, labels, 3, atoms_per_class=20, method="eigh")
-    dense = mismatch(z.double(), labels, dictionary.double(), codes.double(), method="dense")
+    truth = reference.mismatch(z, reference.one_hot(labels, 3), dictionary, codes).item()
     precise = mismatch(z, labels, dictionary, codes, method="precise")
-    fast = mismatch(z, labels, dictionary, codes)
     assert precise.dtype == DOUBLE
-    assert 0 <= precise.item() == pytest.approx(dense.item(), rel=1e-2)
-    assert precise < 1e-6
-    assert abs(fast) > 1e-4
+    assert 0 < precise.item() == pytest.approx(truth, rel=0.02)
+    assert truth < 1e-7
+    fast = mismatch(z, labels, dictionary, codes).item()
+    assert abs(fast - truth) > 0.5 * truth
+    assert abs(fast) < 1e-7 * 300**2
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.m > 1], ids=str)
@@ -161,7 +149,7 @@ def test_gradcheck() -> None:
         )
 
 
-@pytest.mark.parametrize("case", HARD, ids=str)
+@pytest.mark.parametrize("case", EVEN, ids=str)
 def test_weight_and_mu_say_the_same(case: Case) -> None:
     z, labels = case.features(), case.labels()
     dictionary, codes = case.atoms(2)
@@ -173,12 +161,11 @@ def test_weight_and_mu_say_the_same(case: Case) -> None:
 def test_strips_of_a_large_dictionary_give_the_same() -> None:
     """q² far beyond m·d is made in strips; the numbers must not notice."""
     case = Case(6, 4, 3, "even", False)
-    z, labels = case.features(), case.labels()
     dictionary, codes = case.atoms(100)  # q = 300, 4·m·d = 96, q·d = 1200: strips of 4 rows
-    expected = reference.gradients(z, case.membership(), dictionary, codes, EPS_SQ, MU)
-    gradients = variational_gradients(z, labels, dictionary, codes, eps_sq=EPS_SQ, mu=MU)
-    assert relative(gradients.dictionary, expected["dictionary"]) < 1e-9
-    assert relative(gradients.codes, expected["codes"]) < 1e-9
+    expected = reference.gradients(case.features(), case.membership(), dictionary, codes, EPS_SQ, MU)
+    _, by_dictionary, by_codes = gradients(case, dictionary, codes)
+    assert relative(by_dictionary, expected["dictionary"]) < 1e-9
+    assert relative(by_codes, expected["codes"]) < 1e-9
 
 
 def test_memory_of_the_fast_path_stays_below_k_d_squared() -> None:

@@ -9,13 +9,15 @@ from typing import Any
 import gpu_training
 import pytest
 import torch
+from digits_trainer import feed
+from gpu_training import engine_of
 from torch import Tensor, nn
 
 from vmcr2.models import build
-from vmcr2.train._average import remake_statistics
-from vmcr2.train._engine import WARM_UP, Engine
-from vmcr2.train._loop import Trainer
-from vmcr2.train._numerics import placed
+from vmcr2.runs import Trainer
+from vmcr2.training import Numerics
+from vmcr2.training._average import remake_statistics
+from vmcr2.training._engine import WARM_UP
 
 pytestmark = pytest.mark.gpu
 
@@ -26,19 +28,13 @@ def trainer(objective: str, **changes: Any) -> Trainer:
     return gpu_training.trainer(objective, **{"average": 0.9} | changes)
 
 
-def feed(made: Trainer, draw: int) -> None:
-    generator = torch.Generator().manual_seed(draw)
-    made.step.index.copy_(torch.randperm(1437, generator=generator)[: made.batch_size])
-    made.step.draw.fill_(draw)
-
-
 def state_of(made: Trainer) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in made.network.state_dict().items()}
 
 
 def side_by_side(made: list[Trainer], between: Callable[[Trainer], None]) -> None:
     """Steps of an eager trainer and of a captured one; what is done between two leaves the network as it was."""
-    engines = [Engine(one.step, 0) for one in made]
+    engines = [engine_of(one) for one in made]
     for draw in range(WARM_UP + 20):
         for one, engine in zip(made, engines, strict=True):
             feed(one, draw)
@@ -78,10 +74,9 @@ def test_a_captured_run_has_the_mean_of_an_eager_one(objective: str, precision: 
 
 
 @pytest.mark.usefixtures("deterministic")
-def test_latching_by_fresh_statistics_between_two_replays_leaves_no_trace() -> None:
-    settings: dict[str, Any] = {"average": 0.0, "fresh_statistics": True}
-    made = [trainer("vmcr2", engine=engine, **settings) for engine in ("eager", "captured")]
-    side_by_side(made, Trainer.latch)
+def test_latching_between_two_replays_leaves_no_trace_in_the_network() -> None:
+    made = [trainer("vmcr2", engine=engine, average=0.0) for engine in ("eager", "captured")]
+    side_by_side(made, lambda one: one.objective.latch(one.step.embed(), one.step.samples.labels))
     for name, value in made[1].network.state_dict().items():
         torch.testing.assert_close(value, made[0].network.state_dict()[name], rtol=1e-3, atol=1e-4)
 
@@ -89,7 +84,7 @@ def test_latching_by_fresh_statistics_between_two_replays_leaves_no_trace() -> N
 @pytest.mark.parametrize("objective", ["vmcr2", "ce"])
 def test_the_mean_is_of_the_weights_that_replays_made(objective: str) -> None:
     made = trainer(objective, average=0.3)
-    engine = Engine(made.step, 0)
+    engine = engine_of(made)
     assert made.step.average is not None
     weights = made.step.average.weights
     wanted = {name: weight.detach().double() for name, weight in weights.items()}
@@ -121,7 +116,7 @@ def test_a_step_with_it_does_not_synchronise(precision: str) -> None:
 def test_statistics_by_the_fused_kernels_are_torchs_cumulative_ones(name: str) -> None:
     """A momentum of None is torch's own mean over batches, and is not fused."""
     torch.manual_seed(0)
-    ours = placed(build(name, dim=16, input_shape=(3, 32, 32)), CUDA)
+    ours = Numerics(CUDA).place(build(name, dim=16, input_shape=(3, 32, 32)))
     images = torch.rand(192, 3, 32, 32, device=CUDA).contiguous(memory_format=torch.channels_last)
     batches = list(torch.split(torch.arange(192, device=CUDA), 64))
     theirs = copy.deepcopy(ours).train()

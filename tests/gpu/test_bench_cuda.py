@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vmcr2.bench import _contenders as ways
-from vmcr2.bench import latch, objectives
+from vmcr2.bench import _contenders as ways, latch, objectives
 from vmcr2.bench._measure import captured, peak_bytes
 from vmcr2.bench._rates import measured_rates
 

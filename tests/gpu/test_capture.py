@@ -22,11 +22,8 @@ LOSSES: dict[str, Callable[..., Loss]] = {
     "MCR2": lambda **options: MCR2Loss(K, **options),
     "MCR2 with a memory": lambda **options: MCR2Loss(K, memory=1200, dim=D, **options),  # full in the third step
     "VMCR2": lambda **options: VMCR2Loss(K, D, atoms_per_class=4, **options),
-    "VMCR2 debiased": lambda **options: VMCR2Loss(K, D, atoms_per_class=4, debias=True, codes="rescaled", **options),
-    "VMCR2 flat with a focus": lambda **options: VMCR2Loss(
-        K, D, atoms_per_class=4, codes="flat", codes_trace=8.0, focus=3.0, **options
-    ),
-    "VMCR2 with multipliers": lambda **options: VMCR2Loss(K, D, atoms_per_class=4, multiplier_rate=0.05, **options),
+    "VMCR2 biased": lambda **options: VMCR2Loss(K, D, atoms_per_class=4, debias=False, **options),
+    "VMCR2 flat": lambda **options: VMCR2Loss(K, D, atoms_per_class=4, codes="flat", codes_trace=8.0, **options),
 }
 
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from gpu_training import trainer
+from digits_trainer import feed as feed_batch
+from gpu_training import engine_of, trainer
 
 from vmcr2.losses import MCR2Loss, VMCR2Loss
-from vmcr2.train import UserError
-from vmcr2.train._engine import WARM_UP, Engine
-from vmcr2.train._loop import Trainer
-from vmcr2.train._metrics import batch_rates
+from vmcr2.runs import Trainer, UserError
+from vmcr2.training import batch_figures
+from vmcr2.training._engine import WARM_UP
 
 pytestmark = pytest.mark.gpu
 
@@ -20,9 +20,7 @@ OBJECTIVES = ["vmcr2", "mcr2", "mcr2 with a memory", "ce"]
 
 
 def feed(made: Trainer, draw: int) -> None:
-    generator = torch.Generator().manual_seed(draw)
-    made.step.index.copy_(torch.randperm(1437, generator=generator)[: made.batch_size])
-    made.step.draw.fill_(draw)
+    feed_batch(made, draw)
     made.step.rate.fill_(0.1 * (1 - draw / 100))
 
 
@@ -30,18 +28,19 @@ def feed(made: Trainer, draw: int) -> None:
 @pytest.mark.usefixtures("deterministic")
 def test_captured_and_eager_give_the_same_losses_over_100_steps(objective: str) -> None:
     eager, captured = trainer(objective, engine="eager"), trainer(objective, engine="captured")
-    engines = Engine(eager.step, 0), Engine(captured.step, 0)
+    engines = engine_of(eager), engine_of(captured)
+    modules = eager.objective.module, captured.objective.module
     for draw in range(100):
         losses = []
         for made, engine in zip((eager, captured), engines, strict=True):
             feed(made, draw)
             engine()
-            losses.append(batch_rates(made.step, 10)["loss"])
+            losses.append(batch_figures(made.step)["loss"])
         assert losses[0] == pytest.approx(losses[1], rel=1e-4, abs=1e-4), draw
-        if isinstance(eager.objective, MCR2Loss) and eager.objective.memory:
-            assert isinstance(captured.objective, MCR2Loss)
-            assert torch.equal(captured.objective.memory_labels, eager.objective.memory_labels), draw
-            assert torch.equal(captured.objective.memory_next, eager.objective.memory_next), draw
+        if isinstance(modules[0], MCR2Loss) and modules[0].memory:
+            assert isinstance(modules[1], MCR2Loss)
+            assert torch.equal(modules[1].memory_labels, modules[0].memory_labels), draw
+            assert torch.equal(modules[1].memory_next, modules[0].memory_next), draw
     assert engines[1].captured
     assert not engines[0].captured
     assert not captured.step.broken
@@ -50,8 +49,8 @@ def test_captured_and_eager_give_the_same_losses_over_100_steps(objective: str) 
 @pytest.mark.usefixtures("deterministic")
 def test_captured_steps_are_the_plain_loop_of_the_readme() -> None:
     ours, plain = trainer("vmcr2", augmentation="none"), trainer("vmcr2", augmentation="none")
-    engine = Engine(ours.step, 0)
-    loss = plain.objective
+    engine = engine_of(ours)
+    loss, samples = plain.objective.module, plain.step.samples
     assert isinstance(loss, VMCR2Loss)
     for draw in range(30):
         for made in (ours, plain):
@@ -59,18 +58,17 @@ def test_captured_steps_are_the_plain_loop_of_the_readme() -> None:
         engine()
         index = plain.step.index
         plain.step.optimizer.zero_grad()
-        value = loss(plain.network(plain.step.images[index].float() / 255), plain.step.labels[index])
-        (value * plain.config.loss_scale).backward()
+        value = loss(plain.network(samples.plain_batch(index)), samples.labels[index])
+        (value * plain.config.objective.loss_scale).backward()
         plain.step.optimizer.step()
-        assert batch_rates(ours.step, 10)["loss"] == pytest.approx(value.item(), rel=1e-4, abs=1e-3), draw
+        assert batch_figures(ours.step)["loss"] == pytest.approx(value.item(), rel=1e-4, abs=1e-3), draw
     assert engine.captured
 
 
-@pytest.mark.parametrize("sharpness", [0.0, 0.05])
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_a_step_does_not_synchronise(objective: str, precision: str, sharpness: float) -> None:
-    made = trainer(objective, precision=precision, sharpness=sharpness)
+def test_a_step_does_not_synchronise(objective: str, precision: str) -> None:
+    made = trainer(objective, precision=precision)
     for draw in range(2):
         feed(made, draw)
         made.step()
@@ -82,10 +80,10 @@ def test_a_step_does_not_synchronise(objective: str, precision: str, sharpness: 
         torch.cuda.set_sync_debug_mode("default")
 
 
-@pytest.mark.parametrize("changes", [{"batch_expansion": 0.0}, {"debias": True}, {"codes": "simplex"}, {"mu": 0.1}])
+@pytest.mark.parametrize("changes", [{"batch_expansion": 0.0}, {"debias": True}, {"codes": "flat"}, {"mu": 0.1}])
 def test_every_variant_is_captured(changes: dict[str, Any]) -> None:
     made = trainer("vmcr2", **changes)
-    engine = Engine(made.step, 0, say=pytest.fail)
+    engine = engine_of(made, say=pytest.fail)
     for draw in range(WARM_UP + 2):
         feed(made, draw)
         engine()
@@ -93,57 +91,17 @@ def test_every_variant_is_captured(changes: dict[str, Any]) -> None:
     assert not made.step.broken
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.usefixtures("deterministic")
-def test_sharpness_aware_steps_are_captured(objective: str, precision: str) -> None:
-    """Two passes, and weights that climb and come back."""
-    made = [trainer(objective, engine=kind, precision=precision, sharpness=0.05) for kind in ("eager", "captured")]
-    engines = [Engine(one.step, 0, say=pytest.fail) for one in made]
-    for draw in range(WARM_UP + 10):
-        for one, engine in zip(made, engines, strict=True):
-            feed(one, draw)
-            engine()
-    assert engines[1].captured
-    rough = {"rtol": 1e-3, "atol": 1e-4} if precision == "float32" else {"rtol": 5e-2, "atol": 1e-2}
-    for name, value in made[1].network.state_dict().items():
-        torch.testing.assert_close(value, made[0].network.state_dict()[name], **rough)
-        assert torch.isfinite(value).all()
-
-
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_sharpness_aware_steps_of_a_resnet_keep_a_plain_step_s_statistics(precision: str) -> None:
-    """By the fused kernels, with the copies in bfloat16: the pass uphill leaves BatchNorm's statistics alone."""
-    settings: dict[str, Any] = {"model": "resnet18", "image_size": 32, "augmentation": "none", "precision": precision}
-    plain, sharp = trainer("vmcr2", **settings), trainer("vmcr2", sharpness=0.5, **settings)
-    for made in (plain, sharp):
-        feed(made, 0)
-        made.step()
-    assert not sharp.step.broken
-    found = dict(sharp.network.named_buffers())
-    moved = 0
-    for name, wanted in plain.network.named_buffers():
-        if name.endswith(("running_mean", "running_var")):
-            torch.testing.assert_close(
-                found[name], wanted, rtol=1e-2, atol=1e-3, msg=lambda text, name=name: f"{name}: {text}"
-            )
-            moved += int(not torch.equal(wanted, torch.full_like(wanted, float(name.endswith("var")))))
-    assert moved
-    weights = zip(plain.network.parameters(), sharp.network.parameters(), strict=True)
-    assert any(not torch.equal(a, b) for a, b in weights)
-
-
-def test_a_step_that_cannot_be_captured_goes_on_without(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_cannot_be_captured_goes_on_without() -> None:
     made = trainer("ce")
     original = made.step.featurize
 
-    def synchronising(images: torch.Tensor, index: torch.Tensor, draw: torch.Tensor) -> torch.Tensor:
+    def synchronising(index: torch.Tensor, draw: torch.Tensor) -> torch.Tensor:
         assert index.sum().item() >= 0
-        return original(images, index, draw)
+        return original(index, draw)
 
     made.step.forward = synchronising
     said: list[str] = []
-    engine = Engine(made.step, 0, said.append)
+    engine = engine_of(made, say=said.append)
     for draw in range(WARM_UP + 3):
         feed(made, draw)
         engine()
@@ -156,8 +114,8 @@ def test_a_step_that_cannot_be_captured_goes_on_without(monkeypatch: pytest.Monk
 def test_a_capture_that_was_asked_for_must_succeed() -> None:
     made = trainer("ce", engine="captured")
     original = made.step.featurize
-    made.step.forward = lambda images, index, draw: original(images, index + 0 * int(index[0]), draw)
-    engine = Engine(made.step, 0)
+    made.step.forward = lambda index, draw: original(index + 0 * int(index[0]), draw)
+    engine = engine_of(made)
     for draw in range(WARM_UP):
         feed(made, draw)
         engine()
@@ -165,9 +123,9 @@ def test_a_capture_that_was_asked_for_must_succeed() -> None:
         engine()
 
 
-def test_a_learning_rate_and_a_schedule_act_on_a_replayed_step() -> None:
+def test_a_learning_rate_acts_on_a_replayed_step() -> None:
     made = trainer("vmcr2")
-    engine = Engine(made.step, 0)
+    engine = engine_of(made)
     for draw in range(WARM_UP + 1):
         feed(made, draw)
         engine()
@@ -177,9 +135,9 @@ def test_a_learning_rate_and_a_schedule_act_on_a_replayed_step() -> None:
     assert all(torch.equal(a, b) for a, b in zip(before, made.network.parameters(), strict=True))
 
 
-def test_a_step_is_recorded_anew_when_dropout_begins_to_rest() -> None:
+def test_a_step_is_recorded_again_when_dropout_is_switched_off() -> None:
     made = trainer("vmcr2", model="mnist-cnn", image_size=32, augmentation="none", dropout_until=0.5)
-    engine = Engine(made.step, 0)
+    engine = engine_of(made)
 
     def seen(epoch: int) -> list[torch.Tensor]:
         """Features of one batch in two recorded steps at a rate of 0."""

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import max_pool2d, relu
 
-from vmcr2.models import _fused_norm as fused
-from vmcr2.models import build
+from vmcr2.models import _fused_norm as fused, build
 
 pytestmark = pytest.mark.gpu
 

@@ -9,7 +9,7 @@ import pytest
 from unbalanced_digits import UnbalancedDigits
 
 from vmcr2.data import Source
-from vmcr2.train import Run, fit, recipe
+from vmcr2.runs import Run, fit, recipe
 
 pytestmark = pytest.mark.gpu
 

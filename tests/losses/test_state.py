@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from cases import DOUBLE, relative
+from seeds import seeded
 from torch import Tensor
 
 from vmcr2 import MCR2Loss, NearestSubspace, VMCR2Loss
@@ -14,12 +15,10 @@ from vmcr2.functional import (
     mismatch,
     normalize_rows,
     rate_reduction,
-    variational_compression,
-    variational_expansion,
     variational_step,
 )
 
-Z = normalize_rows(torch.randn(40, 12, generator=torch.Generator().manual_seed(0)))
+Z = normalize_rows(torch.randn(40, 12, generator=seeded(0)))
 Y = torch.arange(40) % 4
 
 
@@ -111,12 +110,10 @@ def test_dictionary_and_codes_are_looked_at() -> None:
     with pytest.raises(ValueError, match="dictionary must be a floating-point tensor"):
         mismatch(Z, Y, atoms.numpy(), codes)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"dictionary must be \(d, q\)"):
-        variational_expansion(atoms, codes[:3], torch.ones(4) / 4)
-    with pytest.raises(ValueError, match="proportions"):
-        variational_compression(codes, torch.ones(3) / 3, 12)
+        mismatch(Z, Y, atoms, codes[:3])
     with pytest.raises(ValueError, match="labels must be a tensor"):
         VMCR2Loss(4, 12, atoms_per_class=1).latch(Z, Y.tolist())  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="z must be a tensor where labels are given"):
+    with pytest.raises(ValueError, match="z must be a tensor if labels are given"):
         VMCR2Loss(4, 12, atoms_per_class=1).latch(Z.numpy(), Y)  # type: ignore[arg-type]
 
 

@@ -9,16 +9,17 @@ import pytest
 import reference
 import torch
 from cases import DOUBLE, EVEN, Case, relative
+from seeds import SEED, seeded
 from torch import Tensor, nn
 
 from vmcr2 import MCR2Loss, VMCR2Loss
-from vmcr2.functional import latch, maximal_rate_reduction, rate_reduction, variational_gradients
+from vmcr2.functional import latch, maximal_rate_reduction, rate_reduction
 
 M, D, K = 40, 12, 4
 
 
 def batch(seed: int = 0) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     return torch.randn(M, D, generator=generator), torch.randint(0, K, (M,), generator=generator)
 
 
@@ -66,7 +67,8 @@ def test_the_gradient_is_that_of_the_mismatch_minus_the_expansion() -> None:
     loss.latch(z, labels)
     leaf = z.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(loss(leaf, labels), leaf)
-    by_mismatch = -variational_gradients(z, labels, loss.dictionary, loss.codes, weight=7.0).features
+    pi = reference.one_hot(labels, K)
+    by_mismatch = -reference.gradients(z, pi, loss.dictionary, loss.codes, 0.5, 2 * 7.0 / M)["z"]
     twin = z.clone().requires_grad_()
     (by_expansion,) = torch.autograd.grad(reference.coding_rate(twin, 0.5), twin)
     assert relative(gradient, 0.2 * (by_mismatch - 0.25 * by_expansion)) < 1e-9
@@ -114,7 +116,8 @@ def test_update_alone_makes_the_same_step() -> None:
 def test_the_first_training_call_latches_on_its_batch() -> None:
     z, labels = batch()
     labels = labels.clamp_max(K - 2)  # the last class is not in the batch
-    loss = VMCR2Loss(K, D, atoms_per_class=3, nu_dictionary=0.0, nu_codes=0.0)
+    # so large a weight that M raises codes from zero: 2w·v_lj ≈ 33 here, the rates' part is above −c/2 = −12
+    loss = VMCR2Loss(K, D, atoms_per_class=3, nu_dictionary=0.0, nu_codes=0.0, weight=200.0)
     assert not loss.latched
     loss.eval()(z, labels)
     assert not loss.latched
@@ -218,23 +221,26 @@ def test_mu_scales_with_the_batch_and_weight_does_not() -> None:
     assert penalty["mu"][0] == pytest.approx(penalty["weight"][0], rel=1e-4)  # μm/2 = 20 here
 
 
-@pytest.mark.parametrize("codes", ["simplex", "rescaled"])
-def test_trace_one_holds_from_latching_on(codes: str) -> None:
+def test_flat_codes_keep_their_trace_from_latching_on() -> None:
     z, labels = batch()
-    loss = VMCR2Loss(K, D, atoms_per_class=3, codes=codes)  # type: ignore[arg-type]
+    loss = VMCR2Loss(K, D, atoms_per_class=3, codes="flat", codes_trace=6.0)
     loss.latch(z, labels)
-    assert relative(loss.codes.sum(0), torch.ones(K)) < 1e-5
-    loss(z, labels)
-    assert relative(loss.codes.sum(0), torch.ones(K)) < 1e-5
+    for _ in range(3):
+        assert relative(loss.codes.sum(0), torch.full((K,), 6.0)) < 1e-6
+        before = loss.dictionary.clone()
+        loss(z, labels)
+        assert not torch.equal(loss.dictionary, before)  # which alone learns
+    with pytest.raises(ValueError, match="codes_trace"):
+        VMCR2Loss(K, D, atoms_per_class=3, codes_trace=0.0)
 
 
 def _collapsed_start(seed: int) -> tuple[nn.Module, Tensor, Tensor]:
     """10 classes on 3-dimensional subspaces of R^64, and an MLP whose features start out almost parallel."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     bases = torch.linalg.qr(torch.randn(10, 64, 3, generator=generator)).Q
     labels = torch.arange(500) % 10
     x = torch.einsum("mdr,mr->md", bases[labels], torch.randn(500, 3, generator=generator))
-    torch.manual_seed(seed)
+    torch.manual_seed(SEED + seed)
     network = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 40))
     with torch.no_grad():
         network[2].bias.copy_(15 * network(x).std() * torch.randn(40).sign())
@@ -248,7 +254,7 @@ def _delta_after_training(loss: VMCR2Loss, seed: int) -> float:
     network, x, labels = _collapsed_start(seed)
     with torch.no_grad():
         z = torch.nn.functional.normalize(network(x), dim=1)
-    assert (z @ z.T).min() >= 0.99
+    assert (z @ z.T).min() >= 0.98
     optimiser = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
     for _ in range(STEPS_FROM_COLLAPSE):
         optimiser.zero_grad()
@@ -260,14 +266,17 @@ def _delta_after_training(loss: VMCR2Loss, seed: int) -> float:
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_defaults_leave_a_collapsed_start(seed: int) -> None:
-    """Half of the maximal ΔR in STEPS_FROM_COLLAPSE steps from pairwise cosines ≥ 0.99 (measured: in 70 to 100)."""
+    """Half of the maximal ΔR in STEPS_FROM_COLLAPSE steps from pairwise cosines ≥ 0.98.
+
+    Over 20 seeds: cosines ≥ 0.987, half of it after 70 to 100 steps, 0.87 of it or more at the end.
+    """
     loss = VMCR2Loss(10, 40, atoms_per_class=4)
     assert (loss.weight, loss.batch_expansion, loss.scale, loss.debias) == (20.0, 0.1, 0.625, True)
     assert _delta_after_training(loss, seed) >= 0.5 * maximal_rate_reduction(40, 10)
 
 
 def test_ten_times_the_weight_stalls_there() -> None:
-    """The test above can fail: this is the paper's scale, μ = 0.8 at this batch of 500, and ΔR stays at 0."""
+    """The test above can fail: this is the paper's scale, μ = 0.8 at this batch of 500. 20 seeds end below 0.003."""
     assert _delta_after_training(VMCR2Loss(10, 40, atoms_per_class=4, weight=200.0), 0) < 1.0
 
 
@@ -284,4 +293,4 @@ def test_training_with_it_raises_the_exact_rate_reduction() -> None:
     with torch.no_grad():
         end = rate_reduction(torch.nn.functional.normalize(network(x), dim=1), labels).delta.item()
     assert start < 1.0
-    assert end > 0.6 * maximal_rate_reduction(40, 10)
+    assert end > 0.6 * maximal_rate_reduction(40, 10)  # over 20 seeds: 0.95 to 0.98 of it

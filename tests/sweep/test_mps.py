@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from vmcr2.runs import recipe
-from vmcr2.sweep import _sweep as module
-from vmcr2.sweep import grid, sweep
+from vmcr2.sweep import _sweep as module, grid, sweep
 from vmcr2.sweep._mps import CONTROL, multi_process_service
 
 

@@ -19,8 +19,7 @@ import vmcr2
 from vmcr2.data import DataError, Source, Split
 from vmcr2.data._digits import DigitsReader
 from vmcr2.runs import Config, TrainingError, UserError, _trainer, fit, recipe
-from vmcr2.sweep import Point, Sweep, grid, rank, read_axes, sweep, table
-from vmcr2.sweep import _runs as runs
+from vmcr2.sweep import Point, Sweep, _runs as runs, grid, rank, read_axes, sweep, table
 from vmcr2.sweep._results import Results, sole_user
 
 ROOT = Path(vmcr2.__file__).parent.parent

@@ -1,1 +1,1 @@
-"""What `vmcr2 bench` runs: every claim of speed or memory comes out of here, as ratios within one process."""
+"""What `vmcr2 bench` runs. Every claim about speed or memory comes from here, as ratios within one process."""

@@ -1,4 +1,4 @@
-"""The ways to write the objectives that are compared, each on the same batch: from features to a loss."""
+"""The implementations of the objectives that are compared, all on the same batch."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Size(NamedTuple):
     k: int
     atoms: int
     many: bool = False
-    """So many classes that d×d matrices per class are left out."""
+    """Whether to leave out contenders with d×d matrices per class, because there are too many classes."""
 
     @property
     def q(self) -> int:
@@ -57,7 +57,7 @@ class Batch:
         self.class_size = int(torch.bincount(self.labels).max())
 
     def latched(self, batch_expansion: float) -> VMCR2Loss:
-        """V-MCR² as the trainer sets it up: values are not looked at in a step."""
+        """V-MCR² as the trainer sets it up: values are not checked in a step."""
         loss = VMCR2Loss(
             self.size.k,
             self.size.d,
@@ -68,7 +68,7 @@ class Batch:
             nu_codes=NU,
             batch_expansion=batch_expansion,
             scale=1.0,
-            debias=False,  # as the plain contender's M
+            debias=False,  # as in the textbook contender
             validate=False,
         ).to(self.device)
         loss.latch(self.features, self.labels)
@@ -79,18 +79,18 @@ class Ready(NamedTuple):
     """A contender on a batch."""
 
     loss: Callable[[Tensor], Tensor]
-    """From features to what is minimised; normalises their rows first, as all contenders do."""
+    """The loss of features; it normalises their rows first, as all contenders do."""
     fault: Tensor | None = None
-    """The flag of a loss that does not look at values."""
+    """The flag of a loss that does not check values."""
 
 
 class Contender(NamedTuple):
-    """A way to write an objective."""
+    """An implementation of an objective."""
 
     make: Callable[[Batch], Ready]
     work: Callable[[Size], work.Work]
     per_class: bool = False
-    """Whether it has d×d matrices for every class."""
+    """Whether it uses d×d matrices for every class."""
     not_captured: str | None = None
 
 
@@ -140,7 +140,7 @@ CONTENDERS = {
         partial(_exact_by, "loop"),
         lambda s: work.class_loop_work(s.m, s.d, s.k),
         per_class=True,
-        not_captured="it asks the device for the samples of every class",
+        not_captured="it waits for the device to find the samples of every class",
     ),
     EXACT_DENSE: Contender(
         partial(_exact_by, "covariance"), lambda s: work.dense_exact_work(s.m, s.d, s.k), per_class=True
@@ -164,7 +164,7 @@ CONTENDERS = {
 
 
 def job_for(ready: Ready, features: Tensor) -> Job:
-    """Forward + backward over buffers that stay where they are, so that it can be recorded in a graph."""
+    """Forward and backward on buffers that stay at one address, so that a CUDA graph can record it."""
     z = features.clone().requires_grad_()
 
     def job() -> None:

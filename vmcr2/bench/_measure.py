@@ -1,4 +1,4 @@
-"""Time and peak memory of callables on a CPU or a CUDA device, and what machine they were measured on."""
+"""Time and peak memory of callables on a CPU or a CUDA device, and a description of the machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import torch
 from ..runs import git_commit
 
 Say = Callable[[str], None]
-"""Is told what is measured next."""
+"""Called with a line about what is measured next."""
 Job = Callable[[], object]
 CPU = torch.device("cpu")
 
@@ -25,16 +25,16 @@ _MOST_REPEATS = 50
 
 
 def silent(text: str) -> None:
-    """Nobody is told."""
+    """Say nothing."""
 
 
 def interleaved_seconds(
     jobs: dict[str, Job], *, budget: float, least: int = 3, device: torch.device = CPU
 ) -> dict[str, list[float]]:
-    """Seconds of each job, round after round, so that a slow spell of a shared machine hits all of them.
+    """Seconds of each job, round after round, so that a slow moment of a shared machine affects all of them.
 
-    A job leaves the rounds once it has had ``least`` runs and its share of ``budget`` seconds. On CUDA the time is
-    between two events on the device, around as many runs back to back as fill 5 ms; warm-up runs are not counted.
+    A job is finished after ``least`` runs and ``budget`` seconds. On CUDA the time is between two events on the device,
+    around as many runs in a row as fill 5 ms; warm-up runs are not counted.
     """
     for job in jobs.values():
         for _ in range(3 if device.type == "cuda" else 1):
@@ -77,12 +77,12 @@ def _on_cuda(job: Job, repeats: int) -> float:
 
 
 def once(job: Job, device: torch.device) -> float:
-    """Seconds of a single run, for what takes seconds."""
+    """Seconds of a single run, for jobs that take seconds."""
     return _on_cuda(job, 1) if device.type == "cuda" else _on_cpu(job, 1)
 
 
 def captured(job: Job) -> Job:
-    """The job recorded in a CUDA graph; raises ``RuntimeError`` where it cannot be."""
+    """The job recorded in a CUDA graph; raises ``RuntimeError`` if that is not possible."""
     before = torch.cuda.current_stream()
     warm = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     warm.wait_stream(before)
@@ -95,7 +95,7 @@ def captured(job: Job) -> Job:
         with torch.cuda.graph(graph):
             job()
     except RuntimeError:
-        torch.cuda.set_stream(before)  # a capture that breaks leaves its own stream behind
+        torch.cuda.set_stream(before)  # a failed capture leaves its own stream as the current one
         torch.cuda.synchronize()
         raise
     graph.replay()
@@ -104,7 +104,7 @@ def captured(job: Job) -> Job:
 
 
 def peak_bytes(job: Job, device: torch.device = CPU) -> int:
-    """The most memory that the job's tensors took at one time, beyond what was there before it."""
+    """The most memory of the job's tensors at one time, without what was allocated before it."""
     job()
     if device.type == "cuda":
         torch.cuda.synchronize()
@@ -113,7 +113,7 @@ def peak_bytes(job: Job, device: torch.device = CPU) -> int:
         job()
         torch.cuda.synchronize()
         return torch.cuda.max_memory_allocated() - before
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler would write of every start and stop
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # otherwise the profiler prints a line at every start and stop
     activities = [torch.profiler.ProfilerActivity.CPU]
     with torch.profiler.profile(activities=activities, profile_memory=True) as profiler:
         job()
@@ -137,7 +137,7 @@ def summary(runs: list[float]) -> dict[str, float | int]:
 
 
 def environment(device: torch.device = CPU) -> dict[str, Any]:
-    """Hardware, versions, commit and date, for the record beside the figures."""
+    """Hardware, versions, commit and date, to be stored with the figures."""
     record: dict[str, Any] = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "device": device.type,
@@ -159,7 +159,7 @@ def environment(device: torch.device = CPU) -> dict[str, Any]:
 
 
 def caption(record: dict[str, Any]) -> str:
-    """The environment in one line, as it stands above a table."""
+    """The environment in one line, for the top of a table."""
     commit = (record["git_commit"] or "none")[:7]
     software = f"torch {record['torch']}, Python {record['python']}, commit {commit}"
     if record["device"] == "cuda":
@@ -170,7 +170,7 @@ def caption(record: dict[str, Any]) -> str:
 
 
 def figure(timing: dict[str, Any]) -> str:
-    """«median (quartiles)» in milliseconds, with as many digits as tell something."""
+    """«median (quartiles)» in milliseconds, with the digits that mean something."""
     values = [timing[name] for name in ("median_ms", "lower_quartile_ms", "upper_quartile_ms")]
     digits = 1 if values[0] >= 10 else 2 if values[0] >= 1 else 3
     median, lower, upper = (f"{value:.{digits}f}" for value in values)
@@ -178,7 +178,7 @@ def figure(timing: dict[str, Any]) -> str:
 
 
 def sentence(error: Exception) -> str:
-    """The first line of what went wrong."""
+    """The kind of the error and the first line of its text."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0] if lines else ''}"
 

@@ -1,4 +1,4 @@
-"""What the device can do, measured in the run that the shares are of: products, and copies within its memory."""
+"""How fast the device is, measured in the same run: matrix products, and copies within its memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def measured_rates(device: torch.device) -> dict[str, Any]:
 
 
 def shares(work: Work, milliseconds: float, rates: dict[str, Any]) -> dict[str, float]:
-    """What part of the float32 product rate and of the copy rate a piece of work reaches in this time."""
+    """Which part of the float32 product rate and of the copy rate a piece of work reaches in this time."""
     seconds = milliseconds / 1e3
     return {
         "flops": work.flops,
@@ -44,7 +44,7 @@ def shares(work: Work, milliseconds: float, rates: dict[str, Any]) -> dict[str, 
 
 
 def rates_line(rates: dict[str, Any]) -> str:
-    """The rates in one line, as they stand above a table."""
+    """The rates in one line, for the top of a table."""
     names = {"float32_flops": "float32", "tf32_flops": "TF32", "bfloat16_flops": "bfloat16"}
     shown = [f"{label} {rates[name] / 1e12:.3g}" for name, label in names.items() if name in rates]
     return (

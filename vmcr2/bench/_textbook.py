@@ -1,4 +1,4 @@
-"""The variational objective as it would be written from Eq. 7: d×d matrices per class, autograd for everything."""
+"""The variational objective written directly from Eq. 7: d×d matrices per class, autograd for everything."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def dense_variational_step(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Algorithm 1, lines 5–11: the loss at the new (Γ, Â), differentiable in z, and the new (Γ, Â).
 
-    ``class_size`` is the largest class's. ``at_a_time`` classes are modelled in one product: all of them keep a GPU
-    busy, one at a time stays in a CPU's cache, which is nearly twice as fast there.
+    ``class_size`` is that of the largest class. ``at_a_time`` classes are modelled in one product: all of them keep a
+    GPU busy; one at a time stays in a CPU's cache and is nearly twice as fast there.
     """
     m, d = z.shape
     k = codes.shape[1]

@@ -1,9 +1,9 @@
-"""How much arithmetic and traffic each way to write an objective needs, from its sizes alone.
+"""How many operations and bytes each implementation of an objective needs, computed from the sizes.
 
 Matrix operations in float32, forward and backward: products by the schoolbook count, factorisations and inverses by
-LAPACK's; each reads its operands once and writes its result once. Elementwise passes, and the sorting of samples by
-class, are not counted. Classes are taken as even, n = m/k. It is what the algorithm needs, not what the code does: on
-a GPU that pads classes to one size and inverts by products where that is faster.
+LAPACK's. Each reads its operands once and writes its result once. Elementwise operations and the sorting of samples by
+class are not counted. Classes are taken as even, n = m/k. This is what the algorithm needs. The code may do more: on a
+GPU it pads classes to one size, and inverts by products where that is faster.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def triangular_solve(n: float, columns: float) -> Work:
 
 
 def orthonormalise(rows: float, columns: float, batch: float) -> Work:
-    """Householder's QR with Q made: 4rc² − 4c³/3."""
+    """Householder's QR, with Q computed: 4rc² − 4c³/3."""
     return Work(batch * (4 * rows * columns**2 - 4 * columns**3 / 3), _FLOAT * batch * 2 * rows * columns)
 
 
@@ -72,7 +72,7 @@ def rate_work(samples: float, d: float, side: float, batch: float = 1) -> Work:
 
 
 def class_loop_work(m: float, d: float, k: float) -> Work:
-    """The textbook: d×d LU per class and for R, and autograd, which makes two products of each Gram matrix again."""
+    """The textbook formula: d×d LU per class and for R, and autograd, which adds two products per Gram matrix."""
     n = m / k
     of_classes = product(d, n, d, k) + product(d, d, n, k) * 2 + inverse_by_lu(d, k)
     return of_classes + product(d, m, d) + product(d, d, m) * 2 + inverse_by_lu(d)
@@ -89,7 +89,7 @@ def exact_work(m: float, d: float, k: float) -> Work:
 
 
 def variational_work(m: float, d: float, k: float, q: float, *, with_value: bool, with_rate: bool) -> Work:
-    """Algorithm 1's step on (Γ, A), then ∂/∂z at the new ones; with its value, and with R(z), where asked for."""
+    """Algorithm 1's step on (Γ, A), then ∂/∂z at the new ones; optionally with its value, and with R(z)."""
     n = m / k
     pairs = product(n, d, n, k) + product(n, n, d, k) if n <= d else product(d, n, d, k) + product(n, d, d, k)
     rate = product(d, q, d) + cholesky(d)  # R^v
@@ -116,7 +116,7 @@ def dense_variational_work(m: float, d: float, k: float, q: float) -> Work:
 
 
 def few_work(samples: float, d: float, k: float, width: float) -> Work:
-    """Eigenpairs by the classes' Gram matrices: these, 9n³ for their own, and directions made orthonormal."""
+    """Eigenpairs from the classes' Gram matrices: the matrices, 9n³ for their eigenpairs, orthonormal directions."""
     n = samples / k
     return product(n, d, n, k) + Work(9 * k * n**3) + product(d, n, n, k) + orthonormalise(d, width, k)
 

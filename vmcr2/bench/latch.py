@@ -1,4 +1,4 @@
-"""Latching (Algorithm 2) on whole training sets: time, split in two where it is two, memory, and `eigh` beside it."""
+"""Latching (Algorithm 2) on whole training sets: time of the whole and of its parts, memory, and `eigh`."""
 
 from __future__ import annotations
 
@@ -7,17 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..functional import latch
-from ..functional._eigen import (
-    MOMENT_BUDGET,
-    OVERSAMPLE,
-    ROUNDS,
-    Moments,
-    Samples,
-    eigenpair_source,
-    leading_eigenpairs,
-)
-from ..functional._linalg import Guard
+from ..functional import OVERSAMPLE, ROUNDS, Guard, Moments, Samples, eigenpair_source, latch, leading_eigenpairs
 from . import _work as work
 from ._measure import (
     Job,
@@ -79,7 +69,7 @@ def features_for(size: LatchSize, device: torch.device, seed: int = 0) -> tuple[
 
 
 def measure(size: LatchSize, device: torch.device, least: int, rates: dict[str, Any]) -> dict[str, Any]:
-    """One size: the whole, its two parts where the second moments are made first, and `eigh` once where asked for."""
+    """One size: the whole; its two parts, if second moments are computed first; and `eigh` once, ``with_eigh``."""
     result: dict[str, Any] = {"size": size._asdict()}
     try:
         z, labels = features_for(size, device)
@@ -100,19 +90,19 @@ def measure(size: LatchSize, device: torch.device, least: int, rates: dict[str, 
         result |= shares(total, result[LATCH]["median_ms"], rates)
         if size.with_eigh:
             result |= _against_eigh(latching, device)
-    except RuntimeError as error:  # out of memory: the other sizes go on
+    except RuntimeError as error:  # out of memory: continue with the other sizes
         return {"size": size._asdict(), "failed": sentence(error)}
     return result
 
 
 def _source(z: Tensor, labels: Tensor, size: LatchSize) -> Samples | Moments:
-    """What `latch` iterates on: second moments where they fit and pay, else the samples."""
+    """What `latch` iterates on: second moments if they fit and are faster, otherwise the samples."""
     samples = Samples([(z, labels)], size.k, Guard(validate=False))
-    return eigenpair_source(samples, size.samples, MOMENT_BUDGET)
+    return eigenpair_source(samples, size.samples)
 
 
 def _eigenpairs(source: Moments, size: LatchSize) -> object:
-    return leading_eigenpairs(source, min(size.atoms, size.d), "subspace", ROUNDS)
+    return leading_eigenpairs(source, min(size.atoms, size.d), "subspace")
 
 
 def _work(size: LatchSize, source: Samples | Moments) -> work.Work:
@@ -126,7 +116,7 @@ def _work(size: LatchSize, source: Samples | Moments) -> work.Work:
 
 
 def _against_eigh(latching: Any, device: torch.device) -> dict[str, Any]:
-    """The oracle, timed once after its first call, and how much of its energy the atoms have."""
+    """`eigh`, timed once after its first call, and the part of its energy that the atoms of `latch` have."""
     _, codes = latching()
     _, exact = latching("eigh")
     return {

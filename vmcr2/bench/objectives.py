@@ -1,4 +1,4 @@
-"""Forward and backward of every way to write the objectives, in one process: times, memory, shares and ratios."""
+"""Forward and backward of every implementation of the objectives, in one process: times, memory, ratios."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ RATIOS = {
 
 
 def measure(size: Size, device: torch.device, budget: float, rates: dict[str, Any]) -> dict[str, Any]:
-    """One size: times, peak memory and shares of every contender, and the ratios that the claims are about."""
+    """One size: times, peak memory and shares of every contender, and the ratios of the claims."""
     batch = Batch(size, device)
     rows: dict[str, dict[str, Any]] = {}
     jobs: dict[str, Job] = {}
@@ -64,7 +64,7 @@ def measure(size: Size, device: torch.device, budget: float, rates: dict[str, An
             ready = contender.make(batch)
             jobs[name] = job_for(ready, batch.features)
             rows[name] = {"peak_mib": peak_bytes(jobs[name], device) / 2**20}
-        except RuntimeError as error:  # out of memory, an operation that is not there: the others go on
+        except RuntimeError as error:  # out of memory, a missing operation: continue with the others
             jobs.pop(name, None)
             rows[name] = {"failed": sentence(error)}
             continue
@@ -77,7 +77,7 @@ def measure(size: Size, device: torch.device, budget: float, rates: dict[str, An
         _measure_captured(jobs, rows, budget, device)
     for name in jobs:
         if name in faults and bool(faults[name]):
-            rows[name] = {"failed": "the loss has set its fault flag: what was timed is not the objective"}
+            rows[name] = {"failed": "the loss set its fault flag: what was timed is not the objective"}
             continue
         best = min(rows[name][mode]["median_ms"] for mode in ("eager", "captured") if mode in rows[name])
         rows[name] |= shares(CONTENDERS[name].work(size), best, rates)
@@ -88,7 +88,7 @@ def _measure_captured(
     jobs: dict[str, Job], rows: dict[str, dict[str, Any]], budget: float, device: torch.device
 ) -> None:
     replays: dict[str, Job] = {}
-    for name in sorted(jobs, key=lambda name: CONTENDERS[name].per_class):  # those that may break the capture last
+    for name in sorted(jobs, key=lambda name: CONTENDERS[name].per_class):  # last those that may break the capture
         reason = CONTENDERS[name].not_captured
         if reason is None:
             try:

@@ -8,11 +8,20 @@ import torch
 from torch import Tensor
 
 from .._shared import PreciseBuffers
-from ..functional import class_subspaces, nearest_subspace, subspace_residuals
-from ..functional._eigen import add_moments
-from ..functional._inputs import check_count, check_features, read_classes
-from ..functional._linalg import Guard, full_precision, working_dtype
-from ..functional._subspaces import default_components, subspaces_from_moments
+from ..functional import (
+    Guard,
+    add_moments,
+    check_count,
+    check_features,
+    class_subspaces,
+    default_components,
+    full_precision,
+    nearest_subspace,
+    read_classes,
+    subspace_residuals,
+    subspaces_from_moments,
+    working_dtype,
+)
 
 _STATE = ("subspace_bases", "subspace_energies", "scatter", "sizes")
 
@@ -24,9 +33,9 @@ class NearestSubspace(PreciseBuffers):
         num_classes: k; by default what ``fit`` finds in the labels.
         num_components: dimensions per class, ⌊d/k⌋ by default, at least 1.
 
-    ``fit`` learns from all samples at once. ``partial_fit`` adds batches, in any order; it keeps the classes' second
-    moments (k·d² floats, in the state too) and needs ``num_classes`` or ``num_components``, because ⌊d/k⌋ is not known
-    before the last class has come. A class without samples is never predicted.
+    ``fit`` learns from all samples at once. ``partial_fit`` adds batches, in any order. It keeps the classes' second
+    moments (k·d² floats, also in the state) and needs ``num_classes`` or ``num_components``, because ⌊d/k⌋ is not known
+    before all classes have been seen. A class without samples is never predicted.
 
     >>> classifier = NearestSubspace().fit(torch.eye(4), torch.tensor([0, 0, 1, 1]))
     >>> classifier.predict(torch.tensor([[0.9, 0.1, 0.0, 0.2]]))
@@ -48,17 +57,17 @@ class NearestSubspace(PreciseBuffers):
         self._forget()
 
     def fit(self, z: Tensor, labels: Tensor) -> NearestSubspace:
-        """Learn the subspaces of these samples, (m, d) with labels (m,) or memberships (m, k); forgets earlier ones."""
+        """Learn the subspaces of these samples, (m, d) with labels (m,) or memberships (m, k); forget earlier ones."""
         spaces = class_subspaces(z, labels, self.num_classes, num_components=self.num_components)
         self._forget()
         self.subspace_bases, self.subspace_energies = spaces
         return self
 
     @full_precision
-    @torch.inference_mode(False)  # moments that were made under it could not be added to outside
+    @torch.inference_mode(False)  # moments created in inference mode could not be changed outside of it
     @torch.no_grad()
     def partial_fit(self, z: Tensor, labels: Tensor) -> NearestSubspace:
-        """Add a batch. Labels beyond those seen so far make room for new classes, unless ``num_classes`` is set."""
+        """Add a batch. A new label adds a class, unless ``num_classes`` is set."""
         if self.num_classes is None and self.num_components is None:
             raise ValueError("partial_fit needs num_classes or num_components: NearestSubspace(num_classes=…)")
         if self.fitted and not len(self.sizes):
@@ -74,7 +83,7 @@ class NearestSubspace(PreciseBuffers):
         classes = read_classes(labels, z, self.num_classes, guard)
         k = max(classes.num_classes, seen)
         if k > seen:
-            self._make_room(k, z)
+            self._add_classes(k, z)
         add_moments(self.scatter[: classes.num_classes], z.to(self.scatter.dtype), classes, guard)
         self.sizes[: classes.num_classes] += classes.sizes
         self._stale = True
@@ -82,7 +91,7 @@ class NearestSubspace(PreciseBuffers):
 
     @property
     def fitted(self) -> bool:
-        """Whether there is anything to predict with."""
+        """Whether it has learned anything."""
         return len(self.subspace_bases) > 0 or len(self.sizes) > 0
 
     @property
@@ -112,12 +121,12 @@ class NearestSubspace(PreciseBuffers):
         return subspace_residuals(z, self.bases)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """With the subspaces up to date."""
+        """The state, with subspaces that are up to date."""
         self._refresh()
         return super().state_dict(*args, **kwargs)
 
     def extra_repr(self) -> str:
-        """The arguments, and what was learned."""
+        """The arguments, and the subspaces' number and dimension."""
         learned = f"{len(self.bases)} subspaces of R^{self.bases.shape[1]}" if self.fitted else "unfitted"
         return f"num_classes={self.num_classes}, num_components={self.num_components}, {learned}"
 
@@ -133,7 +142,7 @@ class NearestSubspace(PreciseBuffers):
         self.subspace_bases, self.subspace_energies = subspaces_from_moments(self.scatter, self.sizes, count)
         self._stale = False
 
-    def _make_room(self, k: int, z: Tensor) -> None:
+    def _add_classes(self, k: int, z: Tensor) -> None:
         old, d = len(self.sizes), z.shape[1]
         scatter, sizes = z.new_zeros(k, d, d), z.new_zeros(k)
         if old:
@@ -146,7 +155,7 @@ class NearestSubspace(PreciseBuffers):
         self._stale = False
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        # the sizes are those of the state, not of this (perhaps unfitted) instance
+        # buffers get the sizes of the state: this instance may be unfitted
         for name in _STATE:
             if prefix + name in state_dict:
                 like = getattr(self, name)

@@ -16,8 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from ..runs import Config, UserError, find_recipe
-from ..sweep import Point, SweepListener, grid, rank, read_axes, table
-from ..sweep import sweep as run_sweep
+from ..sweep import Point, SweepListener, grid, rank, read_axes, sweep as run_sweep, table
 from ._settings import given_changes, names_of, refuse_twice
 
 

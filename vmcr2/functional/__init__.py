@@ -1,18 +1,13 @@
 """The maths: pure functions of tensors, torch only. Rows are samples; docs/notation.md maps names to the paper's."""
 
-# for the neighbouring rooms
-from ._classes import ClassGroup as ClassGroup
-from ._classes import HardClasses as HardClasses
-from ._classes import class_capacity as class_capacity
 from ._eigen import Batches
 from ._latching import latch, latch_batches
-from ._linalg import Guard as Guard
 from ._linalg import normalize_rows
 from ._logdets import Backend
-from ._projections import flat_codes, project_nonnegative, project_simplex, project_unit_columns, rescale_trace
+from ._projections import CodesRule
 from ._rates import RateTerms, coding_rate, maximal_rate_reduction, rate_reduction
 from ._spectral import variational_logdet, variational_spectral
-from ._steps import CodesRule, lipschitz_codes, lipschitz_dictionary, variational_step
+from ._steps import variational_step
 from ._subspaces import (
     ClassSubspaces,
     class_subspaces,
@@ -21,15 +16,72 @@ from ._subspaces import (
     subspace_overlap,
     subspace_residuals,
 )
-from ._variational import (
-    VariationalGradients,
-    VariationalTerms,
-    mismatch,
-    variational_compression,
-    variational_expansion,
-    variational_gradients,
-    variational_terms,
+from ._variational import VariationalTerms, mismatch, variational_terms
+
+# isort: split
+# Below: for the other rooms of this package, not for users. They may change without notice.
+from ._classes import (
+    Classes as Classes,
+    ClassGroup as ClassGroup,
+    HardClasses as HardClasses,
+    SoftClasses as SoftClasses,
+    class_capacity as class_capacity,
 )
+from ._dictionary_rate import expansion_with_gradients as expansion_with_gradients
+from ._eigen import (
+    OVERSAMPLE as OVERSAMPLE,
+    ROUNDS as ROUNDS,
+    Moments as Moments,
+    Samples as Samples,
+    add_moments as add_moments,
+    eigenpair_source as eigenpair_source,
+    leading_eigenpairs as leading_eigenpairs,
+    pseudo_random as pseudo_random,
+)
+from ._inputs import (
+    check_count as check_count,
+    check_features as check_features,
+    check_not_negative as check_not_negative,
+    check_positive as check_positive,
+    read_classes as read_classes,
+    unit_features as unit_features,
+)
+from ._linalg import (
+    Guard as Guard,
+    attach_gradient as attach_gradient,
+    full_precision as full_precision,
+    products_as_asked as products_as_asked,
+    tracing as tracing,
+    working_dtype as working_dtype,
+)
+from ._logdets import (
+    carried_compression as carried_compression,
+    compression as compression,
+    expansion as expansion,
+    expansion_gradient as expansion_gradient,
+    hard_compression as hard_compression,
+)
+from ._mismatch import Scalar as Scalar, atom_terms as atom_terms, model_coordinates as model_coordinates
+from ._pairs import same_class_pairs as same_class_pairs
+from ._problem import Problem as Problem, build_problem as build_problem, weight_from as weight_from
+from ._projections import (
+    check_codes_rule as check_codes_rule,
+    codes_projection as codes_projection,
+    project_unit_columns as project_unit_columns,
+)
+from ._rates import rates_of as rates_of
+from ._steps import (
+    Atoms as Atoms,
+    Prepared as Prepared,
+    dictionary_gradient as dictionary_gradient,
+    dictionary_rate as dictionary_rate,
+    keep_finite as keep_finite,
+    move_codes as move_codes,
+    move_dictionary as move_dictionary,
+    prepare_step as prepare_step,
+)
+from ._subspaces import default_components as default_components, subspaces_from_moments as subspaces_from_moments
+from ._variational import terms_of as terms_of
 
 __all__ = [
     "Backend",
@@ -37,30 +89,19 @@ __all__ = [
     "ClassSubspaces",
     "CodesRule",
     "RateTerms",
-    "VariationalGradients",
     "VariationalTerms",
     "class_subspaces",
     "coding_rate",
-    "flat_codes",
     "latch",
     "latch_batches",
-    "lipschitz_codes",
-    "lipschitz_dictionary",
     "maximal_rate_reduction",
     "mismatch",
     "nearest_subspace",
     "normalize_rows",
     "principal_angles",
-    "project_nonnegative",
-    "project_simplex",
-    "project_unit_columns",
     "rate_reduction",
-    "rescale_trace",
     "subspace_overlap",
     "subspace_residuals",
-    "variational_compression",
-    "variational_expansion",
-    "variational_gradients",
     "variational_logdet",
     "variational_spectral",
     "variational_step",

@@ -11,24 +11,24 @@ from torch import Tensor
 
 from ._linalg import Guard
 
-# Classes share a padded group while the smallest is at least this part of the largest: few launches, and at most
-# 1/0.8 times the samples and 1/0.8² times the Gram entries in padding.
+# Classes share a padded group if the smallest has at least this part of the largest's samples: few kernel launches, and
+# padding adds at most 1/0.8 times the samples and 1/0.8² times the Gram entries.
 GROUP_RATIO = 0.8
 
 
-# Floats that the indicator matrix may take: 64 MiB in float32.
+# The most floats of the indicator matrix: 64 MiB in float32.
 INDICATOR_FLOATS = 2**24
 
 
 class ClassGroup(NamedTuple):
-    """Classes of about one size. ``rows[b, i]`` is the i-th sample of ``classes[b]``, or m where there is none."""
+    """Classes of similar size. ``rows[b, i]`` is the i-th sample of ``classes[b]``, or m if there is none."""
 
     classes: Tensor
     rows: Tensor
 
     def gather(self, z: Tensor, scale: Tensor | None = None) -> Tensor:
         """The group's samples, each times its class's ``scale``: (classes, size, d), with zero rows as padding."""
-        if z.is_cuda:  # one pass over a copy with a zero row is faster there, masking on a CPU
+        if z.is_cuda:  # a copy with a zero row is faster on a GPU, a mask on a CPU
             members = torch.cat([z, z.new_zeros(1, z.shape[1])])[self.rows]
         else:
             members = z[self.rows.clamp_max(len(z) - 1)].mul_((self.rows < len(z)).unsqueeze(2))
@@ -39,7 +39,7 @@ class ClassGroup(NamedTuple):
         total.index_add_(0, self.rows.flatten(), values.flatten(0, 1))
 
     def places(self, num_samples: int) -> Tensor:
-        """Where in the flattened group each sample is, (m,), if the group holds them all."""
+        """The place of each sample in the flattened group, (m,), if the group holds them all."""
         slots = torch.arange(self.rows.numel(), device=self.rows.device)
         return torch.empty(num_samples + 1, dtype=torch.int64, device=slots.device).scatter_(
             0, self.rows.flatten(), slots
@@ -49,8 +49,8 @@ class ClassGroup(NamedTuple):
 class HardClasses:
     """A partition by integer labels, already checked or clamped into range.
 
-    With ``vacant``, the label ``num_classes`` marks a row that is in no class: it is in no group and not counted, so
-    that proportions are of the other rows. Only R_c is taken of such a partition.
+    With ``vacant``, the label ``num_classes`` marks a row that is in no class. It is in no group, and proportions count
+    the other rows only. Only R_c is taken of such a partition.
     """
 
     def __init__(
@@ -84,14 +84,14 @@ class HardClasses:
         return table[self.labels]
 
     def indicator(self) -> Tensor:
-        """Π as a matrix, (k, m): a sum over classes is then one product, faster on a GPU than adding up atomically."""
+        """Π as a matrix, (k, m): a sum over classes is then one product, faster on a GPU than atomic additions."""
         if self._indicator is None:
             every = torch.arange(self.num_classes, device=self.labels.device)
             self._indicator = (every.unsqueeze(1) == self.labels).to(self.sizes.dtype)
         return self._indicator
 
     def look_ahead(self, guard: Guard) -> None:
-        """Make now what is made of the labels alone."""
+        """Compute now what depends on the labels only."""
         self.groups(guard)
         if self._sums_by_product(self.labels):
             self.indicator()
@@ -106,9 +106,9 @@ class HardClasses:
         return torch.addcmul(table, self.sum(x), weights.unsqueeze(1))
 
     def collect(self, parts: Iterable[Tensor], dim: int) -> Tensor:
-        """Rows of the groups, (classes, size, d) one after the other, back in the samples' places: (m, d).
+        """The rows of the groups, (classes, size, d) each, back in the order of the samples: (m, d).
 
-        What a vacant row gets has no meaning.
+        The result of a vacant row has no meaning.
         """
         if self._places is not None:
             (rows,) = parts
@@ -119,7 +119,7 @@ class HardClasses:
         return total[: self.num_samples]
 
     def groups(self, guard: Guard) -> list[ClassGroup]:
-        """Present classes in groups of about one size, or one group of fixed size where values are not looked at."""
+        """Present classes in groups of similar size, or one group where shapes must not depend on values."""
         if not self._groups:
             self._groups = self._grouped(guard)
         return self._groups
@@ -131,7 +131,7 @@ class HardClasses:
             size = self.static_size()
             guard.report(self._counts > size, lambda: "a class is larger than max_class_size")
             whole = self._group(torch.arange(self.num_classes, device=order.device), size, order, starts)
-            # a class beyond its room is flagged; its samples must still have a place that exists, as must vacant rows
+            # a class above its capacity is flagged; its samples, and vacant rows, still need a place that exists
             self._places = whole.places(self.num_samples).clamp(0, whole.rows.numel() - 1)
             return [whole]
         groups = []
@@ -145,7 +145,7 @@ class HardClasses:
         return groups
 
     def static_size(self) -> int:
-        """Room per class while shapes are fixed: ``max_class_size``, or 8 standard deviations above an even share."""
+        """Rows per class where shapes are fixed: ``max_class_size``, or 8 standard deviations above an even share."""
         if self.max_class_size is not None:
             return min(self.max_class_size, self.num_samples)
         return min(class_capacity(self.num_samples / self.num_classes), self.num_samples)
@@ -158,17 +158,23 @@ class HardClasses:
 
 
 def class_capacity(share: float, deviations: float = 8.0) -> int:
-    """For the samples of a class in a batch that has ``share`` of them on average; Poisson's deviation is √share."""
+    """Rows for a class that has ``share`` samples in a batch on average: Poisson's standard deviation is √share."""
     return math.ceil(share + deviations * math.sqrt(share) + deviations)
 
 
 class SoftClasses:
-    """A membership matrix Π (m, k) whose rows sum to one."""
+    """A membership matrix Π (m, k) whose rows sum to one.
+
+    A class whose mass Σ_i Π_ij is below the rounding of m is absent: its column is set to zero, and it adds exactly 0.
+    What it would add is smaller than the rounding of the other classes, and 1/n_j² would overflow.
+    """
 
     def __init__(self, membership: Tensor) -> None:
-        self.membership = membership
         self.num_samples, self.num_classes = membership.shape
-        self.sizes = membership.detach().sum(0)
+        mass = membership.detach().sum(0)
+        present = mass > torch.finfo(mass.dtype).eps * self.num_samples
+        self.membership = torch.where(present, membership, 0.0)
+        self.sizes = torch.where(present, mass, 0.0)
         self.proportions = self.sizes / self.num_samples
 
     def sum(self, x: Tensor) -> Tensor:
@@ -180,7 +186,7 @@ class SoftClasses:
         return self.membership @ table
 
     def look_ahead(self, guard: Guard) -> None:
-        """Memberships are what they are."""
+        """Nothing to compute for memberships."""
 
     def add_sums(self, table: Tensor, weights: Tensor, x: Tensor) -> Tensor:
         """``table`` + weights_j · Σ_i Π_ij x_i: (k, n), (k,), (m, n) -> (k, n)."""
@@ -191,5 +197,5 @@ Classes = HardClasses | SoftClasses
 
 
 def safe_reciprocal(x: Tensor) -> Tensor:
-    """1/x, and 0 where x is 0: an absent class then contributes exactly nothing."""
+    """1/x, and 0 where x is 0: an absent class then adds exactly 0."""
     return torch.where(x > 0, 1.0 / torch.where(x > 0, x, 1.0), 0.0)

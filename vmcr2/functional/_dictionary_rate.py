@@ -1,4 +1,4 @@
-"""R^v and R^v_c of Eq. 7: the rates of what the dictionary says, with their gradients in closed form.
+"""R^v and R^v_c of Eq. 7, the rates of the features that Γ and Â describe, with their gradients in closed form.
 
 With the stored codes Â = A/n_j and c = d/ε²: α Σ_j A_j = c s with s = Σ_j γ_j Â_j, and α_j A_j = c Â_j, so
 R^v = ½ log det(I + c Γ Diag(s) Γᵀ) and R^v_c = Σ_j γ_j/2 Σ_l log(1 + c Â_lj). Neither depends on the features.
@@ -15,7 +15,7 @@ from ._linalg import Guard, factor_identity_plus, logdet
 
 
 class DictionaryRate(NamedTuple):
-    """R^v and what its gradients are made of."""
+    """R^v, and the two quantities from which its gradients follow."""
 
     value: Tensor
     leverage: Tensor
@@ -29,7 +29,7 @@ def _factor(dictionary: Tensor, mixture: Tensor, c: float, guard: Guard) -> Tens
 
 
 def expansion_value(dictionary: Tensor, codes: Tensor, proportions: Tensor, c: float, guard: Guard) -> Tensor:
-    """R^v alone."""
+    """R^v without gradients."""
     return 0.5 * logdet(_factor(dictionary, codes @ proportions, c, guard)).to(dictionary.dtype)
 
 

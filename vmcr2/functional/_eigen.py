@@ -1,7 +1,7 @@
 """Leading eigenpairs of every class's second moment Ĉ_j = Σ_i Π_ij z_i z_iᵀ / n_j, by batched subspace iteration.
 
-``eigh`` of k big matrices is slow on a GPU and needs k·d² floats. A few rounds of Q ← qr(Ĉ_j Q) need only the product,
-which the samples give directly, and that over any number of batches.
+``eigh`` of k large matrices is slow on a GPU and needs k·d² floats. A few rounds of Q ← qr(Ĉ_j Q) need only the product
+Ĉ_j Q, which comes directly from the samples, in any number of batches.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from torch import Tensor
 
 from ._classes import Classes, HardClasses, safe_reciprocal
 from ._inputs import check_features, read_classes, unit_features
-from ._linalg import Guard, working_dtype
+from ._linalg import Guard, symmetric_eigenpairs, working_dtype
 
 Batches = Iterable[tuple[Tensor, Tensor]]
 Method = Literal["subspace", "eigh"]
 
-# Floats that the k second moments may take: 1 GiB in float32.
+# The most floats of the k second moments: 1 GiB in float32.
 MOMENT_BUDGET = 2**28
-# Extra directions carried beside the wanted ones, and rounds. Of decaying spectra they lose at most 1e-5 of the energy;
-# of isotropic features, whose directions are all alike, up to 2.5 % (tests/functional/test_eigen.py).
+# Extra directions beside the wanted ones, and rounds. Decaying spectra lose at most 1e-5 of their energy, isotropic
+# ones, whose directions are all alike, up to 3 % (tests/functional/test_eigen.py).
 OVERSAMPLE = 10
 ROUNDS = 12
-# Samples of the largest class up to which eigh of n_j×n_j Gram matrices is the faster way, and exact.
+# Up to so many samples in the largest class, eigh of n_j×n_j Gram matrices is faster, and it is exact.
 FEW = 64
 
 
 class Eigenpairs(NamedTuple):
-    """Leading eigenpairs per class; those of an absent class, or beyond a class's rank, have the value 0."""
+    """Leading eigenpairs per class. Those of an absent class, or beyond a class's rank, have the value 0."""
 
     values: Tensor
     """(k, r), descending, of Ĉ_j."""
@@ -42,7 +42,7 @@ class Eigenpairs(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Second moments Σ_i Π_ij z_i z_iᵀ, (k, d, d), and n_j, (k,); they add over batches."""
+    """Second moments Σ_i Π_ij z_i z_iᵀ, (k, d, d), and n_j, (k,); both can be added up over batches."""
 
     scatter: Tensor
     sizes: Tensor
@@ -57,7 +57,7 @@ def add_moments(total: Tensor, z: Tensor, classes: Classes, guard: Guard) -> Non
     if isinstance(classes, HardClasses):
         for group in classes.groups(guard):
             samples = group.gather(z)
-            step = max(1, 2**24 // z.shape[1] ** 2)  # classes whose d×d matrices are made at a time
+            step = max(1, 2**24 // z.shape[1] ** 2)  # so many classes at a time: each needs a d×d matrix
             for start in range(0, len(samples), step):
                 part = samples[start : start + step]
                 total.index_add_(0, group.classes[start : start + step], part.mT @ part)
@@ -78,7 +78,7 @@ def add_product(total: Tensor, z: Tensor, classes: Classes, basis: Tensor, guard
 
 
 class Samples:
-    """Batches of (z, labels) that can be read again and again, checked as they are read."""
+    """Batches of (z, labels) that can be read again, checked whenever they are read."""
 
     def __init__(
         self,
@@ -91,11 +91,11 @@ class Samples:
     ) -> None:
         if isinstance(batches, Iterator):
             raise ValueError(
-                "batches can be read only once: pass a list, a DataLoader, or an object whose __iter__ starts anew"
+                "batches can be read only once: pass a list, a DataLoader, or an object whose __iter__ starts again"
             )
         self.batches = batches
         self.num_classes = num_classes
-        self.guard = dataclasses.replace(guard, synchronises=True)  # QR and eigh do
+        self.guard = dataclasses.replace(guard, synchronises=True)  # QR and eigh do so anyway
         self.normalize = normalize
         self.max_class_size = max_class_size
         self._opened: Iterator[tuple[Tensor, Tensor]] | None = iter(batches)
@@ -111,20 +111,20 @@ class Samples:
     def __iter__(self) -> Iterator[tuple[Tensor, Classes]]:
         for features, labels in self._read():
             z = unit_features(features, self.guard, self.normalize, self.dim).detach().to(self.like.dtype)
-            if not self.guard.raises:  # already flagged; NaN would make the eigensolver raise
+            if not self.guard.raises:  # it is flagged already; with NaN the eigensolver would raise
                 z = torch.where(torch.isfinite(z), z, 0.0)
             yield z, read_classes(labels, z, self.num_classes, self.guard, self.max_class_size)
 
     def _read(self) -> Iterator[tuple[Tensor, Tensor]]:
         if self._opened is None:
             yield from self.batches
-        else:  # the first batch was read for its shape
+        else:  # the first batch was read already, for its shape
             rest, self._opened = self._opened, None
             yield self._first
             yield from rest
 
     def few(self) -> tuple[Tensor, HardClasses] | None:
-        """All samples, where they are one batch with at most FEW in each class."""
+        """All samples, if they are one batch with at most FEW in each class."""
         if not isinstance(self.batches, list) or len(self.batches) > 1:
             return None
         z, classes = next(iter(self))
@@ -136,7 +136,9 @@ class Samples:
         if self._sizes is not None:
             self.guard.report(
                 sizes != self._sizes,
-                lambda: "batches gave other samples when read again: pass a list, or a DataLoader that visits all",
+                lambda: (
+                    "batches gave other samples when read again: pass a list, or a DataLoader that gives all samples"
+                ),
             )
         self._sizes = sizes
 
@@ -165,7 +167,7 @@ def leading_eigenpairs(source: Samples | Moments, count: int, method: Method, ro
         raise ValueError(f"method must be one of {', '.join(get_args(Method))}; got {method!r}")
     if method == "eigh":
         moments = source.moments() if isinstance(source, Samples) else source
-        values, vectors = torch.linalg.eigh(_mean(moments.scatter, moments.sizes))
+        values, vectors = symmetric_eigenpairs(_mean(moments.scatter, moments.sizes))
         return _ordered(values, vectors, moments.sizes, count)
     if isinstance(source, Samples) and (few := source.few()) is not None:
         return _from_few(*few, count, source.guard)
@@ -179,17 +181,17 @@ def leading_eigenpairs(source: Samples | Moments, count: int, method: Method, ro
         for last in range(rounds - 1, -1, -1):
             basis = orthonormal_columns(source.product(basis)[0], roughly=last > 0)
     product, sizes = source.product(basis)
-    values, rotation = torch.linalg.eigh(_mean(basis.mT @ product, sizes))
+    values, rotation = symmetric_eigenpairs(_mean(basis.mT @ product, sizes))
     return _ordered(values, basis @ rotation, sizes, count)
 
 
 def _from_few(z: Tensor, classes: HardClasses, count: int, guard: Guard) -> Eigenpairs:
-    """By the Gram matrices of the classes' samples, ZZᵀu = λu: Zᵀu is then the eigenvector of ZᵀZ."""
+    """From the Gram matrices of the classes' samples: if ZZᵀu = λu, then Zᵀu is an eigenvector of ZᵀZ."""
     k, d = classes.num_classes, z.shape[1]
     values, vectors = z.new_zeros(k, count), z.new_zeros(k, d, count)
     for group in classes.groups(guard):
         samples = group.gather(z)
-        energies, mixing = torch.linalg.eigh(samples @ samples.mT)
+        energies, mixing = symmetric_eigenpairs(samples @ samples.mT)
         known = min(count, samples.shape[1])
         values[group.classes, :known] = energies.flip(-1)[:, :known]
         vectors[group.classes, :, :known] = (samples.mT @ mixing).flip(-1)[:, :, :known]
@@ -198,9 +200,9 @@ def _from_few(z: Tensor, classes: HardClasses, count: int, guard: Guard) -> Eige
 
 
 def orthonormal_columns(y: Tensor, *, roughly: bool = False) -> Tensor:
-    """Orthonormal columns that span those of each matrix (k, d, r), r ≪ d; beyond its rank they are any.
+    """Orthonormal columns with the span of each matrix (k, d, r), r ≪ d; beyond its rank they are arbitrary.
 
-    ``roughly`` allows columns that are only well conditioned, which is enough between rounds of an iteration.
+    ``roughly`` allows columns that are only well conditioned: enough between two rounds of an iteration.
     """
     return cholesky_qr(y, rounds=1 if roughly else 3) if y.is_cuda else torch.linalg.qr(y).Q
 
@@ -208,15 +210,15 @@ def orthonormal_columns(y: Tensor, *, roughly: bool = False) -> Tensor:
 def cholesky_qr(y: Tensor, rounds: int = 3) -> Tensor:
     """The same by Q = YR⁻¹ with RᵀR = YᵀY: products and k small factors. Batched QR takes 10 ms and more on a GPU.
 
-    YᵀY squares the condition, so it is made in float64, of unit columns. A column of which the others leave less than
-    1e-7 is replaced by one without structure, and all is orthonormalised again, as rounding asks for anyway.
+    YᵀY squares the condition number, so it is computed in float64, from unit columns. If the other columns leave less
+    than 1e-7 of a column, a pseudo-random one replaces it. Everything is orthonormalised again, because of rounding.
     """
     wide = y.double()
     identity = torch.eye(y.shape[2], dtype=wide.dtype, device=y.device)
     filler = pseudo_random((y.shape[1], y.shape[2]), wide)
     for _ in range(rounds):
         wide = wide * safe_reciprocal(torch.linalg.vector_norm(wide, dim=1, keepdim=True))
-        # the shift keeps dependent columns from failing: what is left of one is then its root, 1e-7
+        # with the shift, dependent columns do not fail: what is left of one is then its root, 1e-7
         factor, _ = torch.linalg.cholesky_ex(wide.mT @ wide + 1e-14 * identity)
         left = factor.diagonal(dim1=1, dim2=2).unsqueeze(1)
         wide = torch.linalg.solve_triangular(factor.mT, wide, upper=True, left=False)
@@ -224,11 +226,11 @@ def cholesky_qr(y: Tensor, rounds: int = 3) -> Tensor:
     return wide.to(y.dtype)
 
 
-def eigenpair_source(samples: Samples, num_samples: int | None, budget: int) -> Samples | Moments:
-    """Second moments in one pass where they fit the budget, else passes over the samples.
+def eigenpair_source(samples: Samples, num_samples: int | None, budget: int = MOMENT_BUDGET) -> Samples | Moments:
+    """Second moments, in one pass, if they fit the budget; otherwise the samples, for a pass in every round.
 
-    With ``num_samples`` known and in memory, passes are also taken where they are fewer operations: where classes have
-    fewer samples than half the dimension.
+    With ``num_samples`` known and in memory, also the samples if that needs fewer operations: if classes have fewer
+    samples than half the dimension.
     """
     k, d = samples.num_classes, samples.dim
     few = num_samples is not None and 2 * num_samples < k * d
@@ -236,7 +238,7 @@ def eigenpair_source(samples: Samples, num_samples: int | None, budget: int) -> 
 
 
 def pseudo_random(shape: tuple[int, ...], like: Tensor) -> Tensor:
-    """Fixed numbers without structure, in (−1, 1): no generator is touched, and they can be recorded in a graph.
+    """Fixed numbers that look random, in (−1, 1). They use no generator, and a graph can record them.
 
     cos(2π φ n²) of the running index n: quadratic Weyl sequences are equidistributed and uncorrelated.
     """
@@ -259,6 +261,6 @@ def _ordered(values: Tensor, vectors: Tensor, sizes: Tensor, count: int) -> Eige
 
 
 def _above_noise(values: Tensor, dim: int) -> Tensor:
-    """Without what is rounding of sums over d features and, for a small d, over many samples."""
+    """The values, with 0 for those that are only rounding of sums over d features (or, for a small d, many samples)."""
     noise = torch.finfo(values.dtype).eps * max(dim, 128) * values[:, :1].clamp_min(0.0)
     return torch.where(values > noise, values, 0.0)

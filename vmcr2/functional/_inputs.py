@@ -1,4 +1,4 @@
-"""From what a caller passes to what the maths needs, with errors that name the argument and the fix."""
+"""Check what a caller passes, and bring it into the form that the maths needs. Errors name the argument and the fix."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ._linalg import Guard, normalize_rows, tracing, working_dtype
 
 
 def _is_number(value: object) -> bool:
-    """Python's numbers and NumPy's, which grids of settings are made of."""
+    """Python's numbers, and NumPy's, which grids of settings contain."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
@@ -43,7 +43,7 @@ def check_count(value: int, name: str) -> None:
 def check_features(z: Tensor, guard: Guard, *, dim: int | None = None, quick: bool = False) -> None:
     """A non-empty (m, d) floating-point matrix of finite values.
 
-    ``quick`` leaves the values to later checks where they would only be flagged.
+    ``quick`` skips the check of the values where it would only set a flag: later checks set it too.
     """
     if not isinstance(z, Tensor) or z.ndim != 2:
         got = f"shape {tuple(z.shape)}" if isinstance(z, Tensor) else f"{type(z).__name__}: use torch.as_tensor(z)"
@@ -56,13 +56,13 @@ def check_features(z: Tensor, guard: Guard, *, dim: int | None = None, quick: bo
         raise ValueError(f"z has {z.shape[1]} features per row, expected {dim} (dim)")
     if quick and not guard.raises:
         return
-    # a row sum is finite exactly if its entries are (|z| ≤ 1e10 is the stated domain), in one pass without temporaries
+    # the sum of a row is finite exactly if its entries are (|z| ≤ 1e10 is assumed): one pass without temporaries
     bad = ~torch.isfinite(z.detach().sum(1, dtype=working_dtype(z)))
     guard.report(bad, lambda: _first_bad(bad, "z has NaN or inf in row", "check the network's output"))
 
 
 def unit_features(z: Tensor, guard: Guard, normalize: bool, dim: int | None = None, *, quick: bool = False) -> Tensor:
-    """Checked features in working precision, on the unit sphere if asked for."""
+    """Checked features in working precision; with ``normalize``, of unit length."""
     check_features(z, guard, dim=dim, quick=quick)
     z = z.to(working_dtype(z))
     return normalize_rows(z) if normalize else z
@@ -97,7 +97,7 @@ def read_classes(
         bad,
         lambda: _first_bad(bad, f"labels must lie in 0..{num_classes - 1} (num_classes={num_classes}); see row"),
     )
-    if not guard.raises:  # an index out of range would abort the whole CUDA context
+    if not guard.raises:  # an index out of range would end the whole CUDA context
         labels = labels.clamp(0, num_classes - 1)
     return HardClasses(labels, num_classes, working_dtype(z), max_class_size)
 

@@ -1,4 +1,4 @@
-"""Latching (Algorithm 2): the dictionary and the codes from the leading eigenpairs of every class."""
+"""Latching (Algorithm 2): dictionary and codes from the leading eigenpairs of every class."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def latch(
     """Γ and Â from the top s eigenpairs of each class's second moment (Algorithm 2 of the paper): (d, s·k), (s·k, k).
 
     Class j owns the columns j·s … (j+1)·s of Γ; its codes there are the eigenvalues of Ĉ_j = Z_jᵀZ_j/n_j, else 0.
-    Beyond a class's rank the codes are 0. A class without samples gets unit atoms without structure and zero codes.
+    Beyond a class's rank the codes are 0. A class without samples gets arbitrary unit atoms and zero codes.
 
     Args:
         z: features (m, d).
@@ -45,9 +45,9 @@ def latch(
         atoms_per_class: s = q/k.
         method: "subspace" (batched subspace iteration) or "eigh" (the oracle: k matrices d×d).
         rounds: of subspace iteration.
-        budget: floats that the k·d² second moments may take; beyond it the products are made from the samples.
+        budget: the most floats of the k·d² second moments; above it the products are computed from the samples.
         max_class_size: as in :func:`rate_reduction`.
-        validate: look at the values and raise ``ValueError``.
+        validate: check the values and raise ``ValueError``.
         fault: as in :func:`coding_rate`.
 
     >>> z = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
@@ -76,9 +76,9 @@ def latch_batches(
 ) -> tuple[Tensor, Tensor]:
     """:func:`latch` over a whole training set that comes in batches of (z, labels).
 
-    ``batches`` is iterated anew for every pass: once if the k·d² floats of the second moments fit ``budget``
-    (2²⁸ by default: 1 GiB in float32), else up to ``rounds + 1`` times. Its features must be the same each time
-    (evaluation mode, no augmentation); ``normalize`` scales its rows to unit length.
+    ``batches`` is iterated once if the k·d² floats of the second moments fit ``budget`` (2²⁸ by default: 1 GiB in
+    float32), otherwise up to ``rounds + 1`` times. Its features must be the same each time (evaluation mode, no
+    augmentation); ``normalize`` scales the rows to unit length.
 
     >>> batches = [(torch.tensor([[1.0, 0.0]]), torch.tensor([0])), (torch.tensor([[0.0, 1.0]]), torch.tensor([1]))]
     >>> dictionary, codes = latch_batches(batches, 2, atoms_per_class=1)
@@ -107,9 +107,7 @@ def _latch(
     source = eigenpair_source(samples, num_samples, budget)
     pairs = leading_eigenpairs(source, min(s, d), method, rounds)
     filler = project_unit_columns(pseudo_random((d, k * s), like)).reshape(d, k, s).transpose(0, 1)
-    atoms = torch.cat(
-        [pairs.vectors, filler[:, :, d:]], dim=2
-    )  # more atoms than dimensions: the rest without structure
+    atoms = torch.cat([pairs.vectors, filler[:, :, d:]], dim=2)  # more atoms than dimensions: the rest are arbitrary
     atoms = torch.where(pairs.sizes[:, None, None] > 0, atoms, filler)
     values = torch.nn.functional.pad(pairs.values, (0, max(0, s - d)))
     dictionary = atoms.transpose(0, 1).reshape(d, k * s)

@@ -1,4 +1,4 @@
-"""Numerics in one place: precision, checks that do or do not synchronise, Cholesky factors, known gradients."""
+"""Numerics in one place: precision, checks, Cholesky factors, eigenpairs, gradients in closed form."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _WORST_CONDITION = 1e-3 / torch.finfo(torch.float32).eps
 
 AUTOCAST_DEVICES = ("cpu", "cuda", "mps", "xpu")
 
-# What torch.set_float32_matmul_precision said where a full_precision function was entered; None outside of one.
+# The caller's torch.set_float32_matmul_precision, inside a full_precision function; None outside of one.
 _asked: ContextVar[str | None] = ContextVar("asked", default=None)
 
-# A single matrix of this size or more is inverted by products where values are not looked at: 500×500 took 0.27 ms
-# on an H200, and 0.36 by a Cholesky factor, a solve and a product. Small ones and batches are faster by Cholesky.
+# A single matrix of this size or larger is inverted by products, if values are not checked: 500×500 took 0.27 ms on an
+# H200, and 0.36 ms by a Cholesky factor, a solve and a product. Small ones and batches are faster by Cholesky.
 _NEWTON_FROM = 256
 
 
 def tracing() -> bool:
-    """Whether the call is recorded (compiled, or captured in a CUDA graph), so that no value can be looked at."""
+    """Whether the call is recorded (compiled, or captured in a CUDA graph), so that no value can be checked."""
     if torch.compiler.is_compiling():
         return True
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()  # type: ignore[no-untyped-call]
@@ -36,24 +36,24 @@ def tracing() -> bool:
 
 @dataclass(frozen=True)
 class Guard:
-    """What to do with a bad value: raise in eager mode, else OR it into the caller's device flag."""
+    """What to do with a bad value: raise in eager mode, otherwise set the caller's device flag."""
 
     validate: bool = True
     fault: Tensor | None = None
     synchronises: bool = False
-    """Whether the caller synchronises with the device anyway, so that there is nothing to save by fixed shapes."""
+    """Whether the caller waits for the device anyway, so that fixed shapes save nothing."""
 
     @property
     def raises(self) -> bool:
-        """Whether values are looked at, which synchronises with the device."""
+        """Whether values are checked, which waits for the device."""
         return self.validate and not tracing()
 
     def static(self, z: Tensor) -> bool:
-        """Whether shapes must not depend on values: recorded, or asked not to synchronise with a GPU."""
+        """Whether shapes must not depend on values: while recording, and on a GPU without ``validate``."""
         return tracing() or (not self.validate and z.is_cuda and not self.synchronises)
 
     def report(self, bad: Tensor, message: Callable[[], str]) -> None:
-        """Raise ``ValueError(message())`` if any of ``bad`` is set, or remember it in the flag."""
+        """Raise ``ValueError(message())`` if any of ``bad`` is true, or set the flag."""
         if self.raises:
             if bool(bad.any()):
                 raise ValueError(message())
@@ -62,7 +62,7 @@ class Guard:
 
 
 def working_dtype(*tensors: Tensor) -> torch.dtype:
-    """float32, or the highest precision among the arguments if that is more."""
+    """float32, or the highest precision of the arguments if that is higher."""
     dtype = torch.float32
     for tensor in tensors:
         if tensor.is_floating_point():
@@ -71,7 +71,7 @@ def working_dtype(*tensors: Tensor) -> torch.dtype:
 
 
 def full_precision(function: Callable[P, T]) -> Callable[P, T]:
-    """Switch autocast and TF32 off inside ``function``: a Gram matrix in few bits makes a log-det worthless."""
+    """Switch autocast and TF32 off inside ``function``: with fewer bits in a Gram matrix its log-det is wrong."""
 
     @functools.wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -94,10 +94,10 @@ def full_precision(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def products_as_asked() -> AbstractContextManager[None]:
-    """Inside a :func:`full_precision` function: products in the precision that the caller set in torch.
+    """Inside a :func:`full_precision` function: matrix products in the precision that the caller set in torch.
 
-    For sums that no log-det or inverse is taken of, whose rounding stays as small as it came. TF32 is there if the
-    caller said ``torch.set_float32_matmul_precision("high")``, and float32 if not.
+    For products whose rounding is not amplified later by a log-det or an inverse. They use TF32 if the caller said
+    ``torch.set_float32_matmul_precision("high")``, and float32 if not.
     """
     if torch.compiler.is_compiling():
         return nullcontext()
@@ -117,11 +117,11 @@ def _products(now: str, wanted: str) -> Iterator[None]:
 
 
 def factor_identity_plus(left: Tensor, guard: Guard, alpha: float = 1.0, right: Tensor | None = None) -> Tensor:
-    """The Cholesky factor of I + α·LRᵀ (R = L unless given), of one L or of a batch; a failure never passes as NaN.
+    """The Cholesky factor of I + α·LRᵀ (R = L unless given), of one L or of a batch. A failure is always reported.
 
-    ``cholesky_ex`` does not raise. Where values may be looked at, a float32 matrix so large beside its identity that
-    fewer than three digits of that are left (a very small ε²) is made again in float64, from L on, and **stays**
-    float64: its inverse would lose in float32 what was just saved.
+    With a very small ε², a float32 matrix can be so large that fewer than three digits of its identity are left. If
+    values can be checked, it is then computed again in float64, from L on. The factor **stays** float64: an inverse in
+    float32 would lose these digits again.
     """
     right = left if right is None else right
     matrix = _identity_plus(left, right, alpha)
@@ -152,7 +152,7 @@ def logdet(factor: Tensor) -> Tensor:
 
 
 def cholesky_solve(factor: Tensor, right: Tensor) -> Tensor:
-    """S⁻¹B from the factor of S, in the factor's precision. Two triangular solves: capturable on CUDA, unlike potrs."""
+    """S⁻¹B from the factor of S, in the factor's precision. Two triangular solves: CUDA graphs cannot capture potrs."""
     half: Tensor = torch.linalg.solve_triangular(factor, right.to(factor.dtype), upper=False)
     whole: Tensor = torch.linalg.solve_triangular(factor.mT, half, upper=True)
     return whole
@@ -170,16 +170,16 @@ def inverse_identity_plus(left: Tensor, guard: Guard, alpha: float) -> Tensor:
     if not (guard.static(left) and left.ndim == 2 and len(left) >= _NEWTON_FROM):
         return cholesky_inverse(factor_identity_plus(left, guard, alpha))
     inverse, residual = newton_inverse(_identity_plus(left, left, alpha), 1.0 + alpha * left.shape[1])
-    guard.report(~(residual < 0.1), lambda: "I + α·ZᵀZ could not be inverted: unit rows in z, or a larger eps_sq")
+    guard.report(~(residual < 0.1), lambda: "I + α·ZᵀZ could not be inverted: use unit rows in z, or a larger eps_sq")
     return inverse
 
 
 def newton_inverse(matrix: Tensor, largest: float) -> tuple[Tensor, Tensor]:
     """S⁻¹ of a symmetric S with eigenvalues in [1, ``largest``], and how far diag(SX) was from 1 before the last round.
 
-    X ← sX(2I − SX): products alone, which a GPU does much faster than a factorisation of one matrix. If the
+    X ← sX(2I − SX): only products, which are much faster on a GPU than the factorisation of one matrix. If the
     eigenvalues of SX lie within δ of 1, those of X(2I − SX)S lie in [1 − δ², 1], and s = 2/(2 − δ²) centres them
-    again: δ ← δ²/(2 − δ²). The number of rounds follows from ``largest`` alone: 9 for 1001.
+    again: δ ← δ²/(2 − δ²). The number of rounds follows from ``largest``: 9 for 1001.
     """
     identity = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
     first = 2.0 / (1.0 + largest)  # X = first·I
@@ -192,10 +192,28 @@ def newton_inverse(matrix: Tensor, largest: float) -> tuple[Tensor, Tensor]:
         if delta < 10 * torch.finfo(matrix.dtype).eps:
             return inverse, (bracket.diagonal() / scale - 1.0).abs().amax()
         scale = 2.0 / (2.0 - delta**2)
-        # between its ends the iteration corrects itself: TF32, where the caller has it on, is as good there
+        # in its middle rounds the iteration corrects itself: TF32, if the caller has it on, is as good there
         with products_as_asked() if 0.05 < delta < 0.9 else nullcontext():
             bracket = torch.addmm(identity, matrix, inverse, beta=2.0 * scale, alpha=-scale)
             inverse = inverse @ bracket
+
+
+def symmetric_eigenpairs(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues, ascending, and eigenvectors of symmetric matrices, (…, n) and (…, n, n), all finite.
+
+    On sparse data LAPACK's float32 solver sometimes fails: it returns NaN for a finite matrix, or says that it did not
+    converge. Which matrices fail depends on the CPU. The same matrix is then solved in float64.
+    """
+    if matrix.dtype == torch.float32 and not tracing():  # while recording no value can be checked: float64 at once
+        try:
+            values, vectors = torch.linalg.eigh(matrix)
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+            pass
+        else:
+            if bool(torch.isfinite(values.sum() + vectors.sum())):
+                return values, vectors
+    values, vectors = torch.linalg.eigh(matrix.double())
+    return values.to(matrix.dtype), vectors.to(matrix.dtype)
 
 
 class _KnownGradient(torch.autograd.Function):
@@ -206,7 +224,7 @@ class _KnownGradient(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, Tensor, None]:
-        # gradients are recorded only for create_graph=True; the closed form would then pass for a constant
+        # gradients are recorded only for create_graph=True, which would take the closed form for a constant
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
             raise RuntimeError("closed-form gradients have no second derivative: use rate_reduction(…, backend='loop')")
         (gradient,) = ctx.saved_tensors
@@ -214,15 +232,15 @@ class _KnownGradient(torch.autograd.Function):
 
 
 def attach_gradient(value: Tensor, tensor: Tensor, gradient: Tensor) -> Tensor:
-    """``value`` with ∂value/∂tensor = ``gradient`` known in closed form: autograd keeps nothing else.
+    """``value`` with ∂value/∂tensor = ``gradient``, known in closed form: autograd keeps nothing else.
 
-    First derivatives only: asked for a second one (``create_graph=True``) it raises, instead of being silently wrong.
+    First derivatives only: a second one (``create_graph=True``) raises an error.
     """
     return cast(Tensor, _KnownGradient.apply(value, tensor, gradient))  # type: ignore[no-untyped-call]
 
 
 def wants_gradient(tensor: Tensor) -> bool:
-    """Whether autograd will ask for a gradient of this tensor."""
+    """Whether autograd needs a gradient of this tensor."""
     return torch.is_grad_enabled() and tensor.requires_grad
 
 

@@ -1,8 +1,8 @@
 """R and R_c with their gradients in closed form, each log-det on the smaller side of its matrix.
 
-log det(I + a Z_jᵀZ_j) = log det(I + a Z_jZ_jᵀ), so a class of n_j samples needs an n_j×n_j factor, not d×d, and the
-smaller side is also the more accurate one in float32. Value and gradient are made group by group and only the (m, d)
-gradient is kept, which bounds memory whatever the class balance.
+log det(I + a Z_jᵀZ_j) = log det(I + a Z_jZ_jᵀ), so a class of n_j samples needs an n_j×n_j factor, not d×d. The smaller
+side is also the more accurate one in float32. Value and gradient are computed group by group, and only the (m, d)
+gradient is kept, which bounds memory for any class balance.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def expansion(z: Tensor, eps_sq: float, backend: Backend, guard: Guard) -> Tenso
 
 
 def expansion_gradient(z: Tensor, eps_sq: float, guard: Guard) -> Tensor:
-    """∂R/∂Z alone, (m, d), of checked rows no longer than 1: an inverse in place of a log-det."""
+    """∂R/∂Z without R, (m, d), of checked rows no longer than 1: an inverse in place of a log-det."""
     m, d = z.shape
     alpha = d / (m * eps_sq)
     use_gram = _smaller_side_is_gram(m, d, "auto")
@@ -78,7 +78,7 @@ def _hard(z: Tensor, classes: HardClasses, eps_sq: float, backend: Backend, guar
 def hard_compression(
     z: Tensor, classes: HardClasses, eps_sq: float, backend: Backend, guard: Guard, *, with_gradient: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """R_c and ∂R_c/∂Z, (m, d), or an empty one if it is not asked for."""
+    """R_c and ∂R_c/∂Z, (m, d), which is empty without ``with_gradient``."""
     d = z.shape[1]
     root_alpha = (d / eps_sq * safe_reciprocal(classes.sizes)).sqrt()
     # ∂R_c/∂Z_j = γ_j α_j S_j⁻¹ Z_j, and with P = √α_j Z_j that is (γ_j √α_j) S_j⁻¹ P
@@ -96,7 +96,7 @@ def hard_compression(
         wide = P.to(inverse.dtype)
         return (inverse @ wide if use_gram else wide @ inverse).to(z.dtype)
 
-    parts = (rows(group) for group in classes.groups(guard))  # one after the other: only one is held at a time
+    parts = (rows(group) for group in classes.groups(guard))  # a generator: only one group is in memory at a time
     if with_gradient:
         return value, classes.collect(parts, d)
     for _ in parts:
@@ -107,10 +107,10 @@ def hard_compression(
 def carried_compression(
     z: Tensor, memory: Tensor, classes: HardClasses, eps_sq: float, guard: Guard
 ) -> tuple[Tensor, Tensor]:
-    """R_c of the rows of ``memory`` and then z, which ``classes`` are of, and its gradient in z, (m, d), times rows/m.
+    """R_c of the rows of ``memory`` followed by z, and its gradient in z, (m, d), times rows/m.
 
-    Among more rows each weighs less; times rows/m a step pulls as strongly as by its own R_c, (c/m) S_j⁻¹ z_i, with
-    S_j = I + cĈ_j of a class's rows old and new, c = d/ε².
+    ``classes`` are those of all the rows. With more rows each has less weight; the factor rows/m makes a step as strong
+    as with the batch's own R_c: (c/m) S_j⁻¹ z_i, with S_j = I + cĈ_j of all the class's rows and c = d/ε².
     """
     rows = torch.cat([memory, z])
     value, gradient = hard_compression(rows, classes, eps_sq, "auto", guard, with_gradient=True)
@@ -118,7 +118,7 @@ def carried_compression(
 
 
 def _soft(z: Tensor, classes: SoftClasses, eps_sq: float, backend: Backend, guard: Guard) -> Tensor:
-    """One class at a time: a soft class has every sample, so its matrices are min(m, d) wide.
+    """One class at a time: every sample is in a soft class, so its matrices are min(m, d) wide.
 
     With P_i = √(cΠ_ij/n_j) z_i and W = P S_j⁻¹: ∂R_c/∂z_i = Σ_j √(c n_j Π_ij)/m · W_i, and
     ∂R_c/∂Π_ij = 1/(2m) [log det S_j + c (h_i − Σ_l Π_lj h_l / n_j)] with h_i = z_iᵀS_j⁻¹z_i; c = d/ε².
@@ -158,14 +158,14 @@ def _share(z: Tensor, P: Tensor, W: Tensor, root: Tensor, factor: Tensor, use_gr
     """h_i = z_iᵀS⁻¹z_i of every sample, members or not."""
     if not use_gram:
         return (cholesky_solve(factor, z.T).T.to(z.dtype) * z).sum(1)
-    # W_i/√(cΠ_ij/n_j) is S⁻¹z_i without cancellation; only where Π_ij is next to nothing Woodbury must do
+    # W_i/√(cΠ_ij/n_j) is S⁻¹z_i without cancellation; only for a tiny Π_ij Woodbury's formula is needed
     member = root > 1e-3 * root.amax()
     woodbury = ((z - (z @ P.T) @ W) * z).sum(1)
     return torch.where(member, (W * z).sum(1) / torch.where(member, root, 1.0), woodbury)
 
 
 def _class_loop(z: Tensor, classes: Classes, eps_sq: float, guard: Guard) -> Tensor:
-    """The textbook: a d×d ``torch.logdet`` per present class, differentiated by autograd."""
+    """The textbook formula: a d×d ``torch.logdet`` per present class, differentiated by autograd."""
     m, d = z.shape
     identity = _identity(d, z)
     total = z.new_zeros(())
@@ -183,7 +183,7 @@ def _class_loop(z: Tensor, classes: Classes, eps_sq: float, guard: Guard) -> Ten
 
 
 def _report_lost(value: Tensor, guard: Guard) -> None:
-    """``torch.logdet`` is NaN where rounding has made a determinant negative; the other backends have no such case."""
+    """``torch.logdet`` is NaN if rounding makes a determinant negative; the other backends have no such case."""
     guard.report(
         ~torch.isfinite(value.detach()),
         lambda: "torch.logdet lost I + α·ZᵀZ in rounding: use another backend, a larger eps_sq, or float64",

@@ -2,7 +2,7 @@
 
 With Ĉ_j = Z_jᵀZ_j/n_j and Â = A/n_j (the stored codes), M = m² Σ_j γ_j ‖Ĉ_j − ΓDiag(Â_j)Γᵀ‖² and so
 D = Σ_j γ_j (‖Ĉ_j‖² − 2 Σ_l Â_lj v_lj + Â_jᵀ G₂ Â_j), v_lj = Σ_{i∈j} (γ_lᵀz_i)²/n_j, G₂ = (ΓᵀΓ)^⊙2.
-Nothing here is d×d per class. The three parts cancel where D is small: fine for gradients, not for a log.
+Nothing here is d×d per class. The three parts cancel where D is small: gradients stay accurate, the value does not.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from ._focus import focused
 from ._linalg import products_as_asked
 from ._pairs import Pairs
 
+Scalar = float | Tensor
+
 
 class AtomTerms(NamedTuple):
-    """What the dictionary and the codes contribute by themselves; K = ΓᵀΓ, G₂ = K^⊙2."""
+    """The part of D and of its gradients that depends on Γ and Â only; K = ΓᵀΓ, G₂ = K^⊙2."""
 
     product: Tensor
     """G₂ Â, (q, k)."""
@@ -33,7 +35,7 @@ class AtomTerms(NamedTuple):
 
 
 class DataTerms(NamedTuple):
-    """What the features contribute through the dictionary."""
+    """The part of the gradients that needs the features."""
 
     projected: Tensor
     """v_lj = Σ_i Π_ij (γ_lᵀz_i)²/n_j, (q, k)."""
@@ -42,7 +44,7 @@ class DataTerms(NamedTuple):
 
 
 def _strips(dictionary: Tensor, num_samples: int) -> Iterator[tuple[slice, Tensor]]:
-    """Rows of K = ΓᵀΓ: all at once, unless q² is well beyond the features themselves."""
+    """Rows of K = ΓᵀΓ: all at once, unless q² is much larger than the features are."""
     d, q = dictionary.shape
     step = max(1, max(4 * num_samples * d, q * d) // q)
     for start in range(0, q, step):
@@ -51,19 +53,12 @@ def _strips(dictionary: Tensor, num_samples: int) -> Iterator[tuple[slice, Tenso
 
 
 def atom_product(dictionary: Tensor, codes: Tensor, num_samples: int) -> Tensor:
-    """G₂Â alone, for the value of D."""
+    """G₂Â, for the value of D."""
     return torch.cat([K.square_() @ codes for _, K in _strips(dictionary, num_samples)])
 
 
-def coherence_norm(dictionary: Tensor, num_samples: int) -> Tensor:
-    """‖G₂‖_F alone."""
-    norms = [torch.linalg.vector_norm(K.square_()) for _, K in _strips(dictionary, num_samples)]
-    total: Tensor = torch.linalg.vector_norm(torch.stack(norms))
-    return total
-
-
 def atom_terms(dictionary: Tensor, codes: Tensor, proportions: Tensor, num_samples: int) -> AtomTerms:
-    """All that a step needs of K, in one pass over its strips."""
+    """Everything that a step needs from K, in one pass over its strips."""
     weighted = (codes * proportions).T
     products, gradients, rows_max, squares = [], [], [], []
     with products_as_asked():
@@ -82,7 +77,7 @@ def atom_terms(dictionary: Tensor, codes: Tensor, proportions: Tensor, num_sampl
 
 
 def data_terms(z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor) -> DataTerms:
-    """All that a step needs of ZΓ."""
+    """Everything that the gradients in Γ and Â need from ZΓ."""
     with products_as_asked():
         coordinates = z @ dictionary
         projected = classes.sum(coordinates.square()) * safe_reciprocal(classes.sizes).unsqueeze(1)
@@ -95,14 +90,14 @@ def dictionary_gradient(atoms: AtomTerms, data: DataTerms) -> Tensor:
 
 
 def codes_gradient(atoms: AtomTerms, data: DataTerms) -> Tensor:
-    """(∂D/∂Â_j)/γ_j = 2 (G₂Â_j − v_j), (q, k): without γ_j, which the step would only divide out again."""
+    """(∂D/∂Â_j)/γ_j = 2 (G₂Â_j − v_j), (q, k)."""
     return 2.0 * (atoms.product - data.projected)
 
 
 def expanded(
     z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor, pairs: Pairs, focus: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """D and ∂D/∂z = (4/m)(Ĉ_j − ΓDiag(Â_j)Γᵀ)z_i, the second part by the sample's weight where there is a focus."""
+    """D and ∂D/∂z = (4/m)(Ĉ_j − ΓDiag(Â_j)Γᵀ)z_i; with a focus the second part has the sample's weight."""
     m = len(z)
     model = modelled(z, classes, dictionary, codes)
     energy = (model * z).sum(1)
@@ -111,38 +106,32 @@ def expanded(
         model = model * weights.unsqueeze(1)
     cross = energy.sum() / m
     own = (codes * atom_product(dictionary, codes, m) * classes.proportions).sum()
-    return pairs.penalty - 2.0 * cross + own, (pairs.pull - model).mul_(4.0 / m)
+    return pairs.penalty - 2.0 * cross + own, (pairs.moment_products - model).mul_(4.0 / m)
 
 
 def modelled(z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor) -> Tensor:
     """ΓDiag(Â_j)Γᵀ z_i of each sample's class, (m, d)."""
     with products_as_asked():
-        return coordinates_of(z, classes, dictionary, codes.T) @ dictionary.T
+        return _coordinates(z, classes, dictionary, codes.T) @ dictionary.T
 
 
-def attraction(z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor, focus: float) -> Tensor:
-    """ZΓ, (m, q), each row times its class's codes and its own weight under a focus."""
+def model_coordinates(
+    z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor, scale: Scalar, focus: float
+) -> Tensor:
+    """−``scale`` times the coordinates of the model in Γ, (m, q): times Γᵀ they are −scale·ΓDiag(Â_j)Γᵀ z_i.
+
+    With a focus each row has its sample's weight.
+    """
+    if not focus:
+        return _coordinates(z, classes, dictionary, codes.T * -scale)
     with products_as_asked():
         coordinates = z @ dictionary
     model = coordinates * classes.spread(codes.T.contiguous())
     weights = focused((coordinates * model).sum(1), classes, codes, focus)[1]
-    return model.mul_(weights.unsqueeze(1))
+    return model.mul_(weights.unsqueeze(1)) * -scale
 
 
-def coordinates_of(z: Tensor, classes: Classes, dictionary: Tensor, table: Tensor) -> Tensor:
+def _coordinates(z: Tensor, classes: Classes, dictionary: Tensor, table: Tensor) -> Tensor:
     """ZΓ, (m, q), each row times its class's row of a table (k, q)."""
     with products_as_asked():
         return (z @ dictionary).mul_(classes.spread(table.contiguous()))
-
-
-def dense(z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor) -> Tensor:
-    """D class by class from d×d matrices, differentiable by autograd: the oracle, and free of cancellation."""
-    total = z.new_zeros(())
-    inverse_size = safe_reciprocal(classes.sizes)
-    for j in range(classes.num_classes):
-        one = torch.zeros(classes.num_classes, 1, dtype=z.dtype, device=z.device)
-        one[j] = 1.0
-        moment = z.T @ (z * classes.spread(one)) * inverse_size[j]
-        model = (dictionary * codes[:, j]) @ dictionary.T
-        total = total + classes.proportions[j] * (moment - model).square().sum()
-    return total

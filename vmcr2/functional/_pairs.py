@@ -12,7 +12,7 @@ from ._linalg import Guard, products_as_asked
 
 
 class Pairs(Protocol):
-    """What the features alone contribute to the mismatch; the same at the old and at the new dictionary."""
+    """The part of the mismatch that depends on the features only: it is the same before and after a step on Γ and Â."""
 
     @property
     def energy(self) -> Tensor:
@@ -20,18 +20,18 @@ class Pairs(Protocol):
 
     @property
     def penalty(self) -> Tensor:
-        """Σ_j γ_j ‖Ĉ_j‖_F²; debiased if asked for, a scalar."""
+        """Σ_j γ_j ‖Ĉ_j‖_F², a scalar; without self-pairs where ``debias`` is set."""
 
     @property
-    def pull(self) -> Tensor:
-        """(m/4) ∂penalty/∂z, (m, d): Ĉ_j z_i of each sample's class; debiased if asked for."""
+    def moment_products(self) -> Tensor:
+        """Ĉ_j z_i of each sample's class, (m, d), which is (m/4) ∂penalty/∂z; without self-pairs likewise."""
 
 
 def same_class_pairs(z: Tensor, classes: Classes, debias: bool, guard: Guard) -> Pairs:
-    """Σ n_j·min(n_j, d)·d operations for hard labels, m²·(d + k) for soft ones.
+    """The pairs of a batch, in Σ n_j·min(n_j, d)·d operations for hard labels and m²·(d + k) for soft ones.
 
-    With ``debias`` the pairs of a sample with itself are left out and the remaining weights of each class's pairs,
-    n_j² − Σ_i Π_ij² (n_j(n_j − 1) for hard labels), scaled back to one. A class of one sample has no pairs: it adds 0.
+    ``debias`` leaves out the pairs of a sample with itself. The weights of the others, n_j² − Σ_i Π_ij² of each class
+    (n_j(n_j − 1) for hard labels), are scaled to sum to one. A class of one sample has no pairs and adds 0.
     """
     if isinstance(classes, HardClasses):
         return HardPairs(z.detach(), classes, debias, guard)
@@ -39,7 +39,7 @@ def same_class_pairs(z: Tensor, classes: Classes, debias: bool, guard: Guard) ->
 
 
 class HardPairs:
-    """Pairs by integer labels: one Gram matrix per class, on its smaller side; what follows from it is made if asked.
+    """Pairs by integer labels: one Gram matrix per class, on its smaller side. The rest is computed when it is read.
 
     Weights of a pair: 1/n² in the energy and 1/n in Ĉz, or 1/(n(n − 1)) and 1/(n − 1) without self-pairs.
     """
@@ -53,7 +53,7 @@ class HardPairs:
         self._squares = z.new_zeros(classes.num_classes)
         for group, product in zip(self._groups, self._products, strict=True):
             self._squares.index_copy_(0, group.classes, product.square().sum((1, 2)))
-        self._per_pull = safe_reciprocal(classes.sizes - 1.0 if debias else classes.sizes)
+        self._per_row = safe_reciprocal(classes.sizes - 1.0 if debias else classes.sizes)
 
     def _by_gram(self, members: Tensor) -> bool:
         return members.shape[1] <= self.z.shape[1]
@@ -68,20 +68,20 @@ class HardPairs:
             return (self.classes.proportions * self.energy).sum()
         row_energies = self.z.square().sum(1, keepdim=True).square()
         others = self._squares - self.classes.sum(row_energies).squeeze(1)
-        return (others * self._per_pull).sum() / len(self.z)
+        return (others * self._per_row).sum() / len(self.z)
 
     @property
-    def pull(self) -> Tensor:
+    def moment_products(self) -> Tensor:
         rows = (
-            (product @ P if self._by_gram(P) else P @ product).mul_(self._per_pull[group.classes, None, None])
+            (product @ P if self._by_gram(P) else P @ product).mul_(self._per_row[group.classes, None, None])
             for group, P, product in zip(self._groups, self._members, self._products, strict=True)
         )
         with products_as_asked():
-            pull = self.classes.collect(rows, self.z.shape[1])
+            products = self.classes.collect(rows, self.z.shape[1])
         if self.debias:
-            own = self.z.square().sum(1, keepdim=True) * self._per_pull[self.classes.labels].unsqueeze(1)
-            pull.addcmul_(own, self.z, value=-1.0)
-        return pull
+            own = self.z.square().sum(1, keepdim=True) * self._per_row[self.classes.labels].unsqueeze(1)
+            products.addcmul_(own, self.z, value=-1.0)
+        return products
 
 
 class SoftPairs(NamedTuple):
@@ -89,7 +89,7 @@ class SoftPairs(NamedTuple):
 
     energy: Tensor
     penalty: Tensor
-    pull: Tensor
+    moment_products: Tensor
 
 
 def _soft(z: Tensor, classes: SoftClasses, debias: bool) -> SoftPairs:
@@ -97,13 +97,13 @@ def _soft(z: Tensor, classes: SoftClasses, debias: bool) -> SoftPairs:
     membership = classes.membership
     self_pairs = membership.square().sum(0) if debias else torch.zeros_like(classes.sizes)
     available = classes.sizes.square() - self_pairs
-    # nothing but rounding: such a class has no pairs left
+    # only rounding is left: such a class has no pairs
     rounding = 16 * torch.finfo(z.dtype).eps * classes.sizes.square()
     available = torch.where(available > rounding, available, 0.0)
     weight = classes.proportions * safe_reciprocal(available)
     squared = z.new_zeros(classes.num_classes)
     penalty = z.new_zeros(())
-    pull = torch.empty_like(z)
+    products = torch.empty_like(z)
     for start in range(0, m, d):  # d rows at a time: a strip of the m×m Gram matrix no larger than z
         rows = slice(start, start + d)
         gram = z[rows] @ z.T
@@ -113,5 +113,5 @@ def _soft(z: Tensor, classes: SoftClasses, debias: bool) -> SoftPairs:
             pair_weight.diagonal(start).zero_()
         pair_weight *= gram
         penalty += (pair_weight * gram).sum()
-        pull[rows] = m * (pair_weight @ z)
-    return SoftPairs(squared * safe_reciprocal(classes.sizes).square(), penalty, pull)
+        products[rows] = m * (pair_weight @ z)
+    return SoftPairs(squared * safe_reciprocal(classes.sizes).square(), penalty, products)

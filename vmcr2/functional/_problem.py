@@ -1,46 +1,18 @@
-"""Eq. 7 on one batch: everything that stays the same while the dictionary and the codes move."""
+"""Eq. 7 on one batch: everything that does not change while the dictionary and the codes move."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from .._shared import Aside
-from . import _dictionary_rate as rate
 from . import _mismatch
 from ._classes import Classes, SoftClasses
 from ._inputs import check_features, check_positive, read_classes
 from ._linalg import Guard, attach_gradient, wants_gradient, working_dtype
+from ._mismatch import Scalar
 from ._pairs import Pairs, same_class_pairs
-
-Scalar = float | Tensor
-
-
-class OwnTerms(NamedTuple):
-    """What Γ and Â contribute by themselves, given the labels' proportions: no feature is needed for it."""
-
-    rates: rate.DictionaryRate
-    atoms: _mismatch.AtomTerms
-
-
-def own_terms(
-    dictionary: Tensor,
-    codes: Tensor,
-    proportions: Tensor,
-    c: float,
-    num_samples: int,
-    guard: Guard,
-    matched: Tensor | None = None,
-) -> OwnTerms:
-    """R^v with its gradients, and beside it the dictionary's part of the mismatch (of ``matched`` codes, if others)."""
-    with Aside(dictionary, lane=3) as side:
-        atoms = _mismatch.atom_terms(dictionary, codes if matched is None else matched, proportions, num_samples)
-    rates = rate.expansion_with_gradients(dictionary, codes, proportions, c, guard)
-    side.join()
-    return OwnTerms(rates, atoms)
 
 
 @dataclass(frozen=True)
@@ -61,13 +33,13 @@ class Problem:
         return self.z.shape[1] / self.eps_sq
 
     def mismatch(self, dictionary: Tensor, codes: Tensor, focus: float = 0.0) -> Tensor:
-        """D = M/m², differentiable in the features, Γ and Â; with a focus, in the features alone."""
+        """D = M/m², differentiable in the features, Γ and Â; with a focus, in the features only."""
         wants_dictionary, wants_codes = wants_gradient(dictionary), wants_gradient(codes)
         with torch.no_grad():
             value, by_features = _mismatch.expanded(self.z, self.classes, dictionary, codes, self.pairs, focus)
             if wants_dictionary or wants_codes:
                 atoms = _mismatch.atom_terms(dictionary, codes, self.classes.proportions, len(self.z))
-                data = self.data_terms(dictionary, codes)
+                data = _mismatch.data_terms(self.z, self.classes, dictionary, codes)
         if wants_gradient(self.z):
             value = attach_gradient(value, self.z, by_features)
         if wants_dictionary:
@@ -76,21 +48,6 @@ class Problem:
             by_codes = _mismatch.codes_gradient(atoms, data) * self.classes.proportions
             value = attach_gradient(value, codes, by_codes)
         return value
-
-    def own_terms(self, dictionary: Tensor, codes: Tensor) -> OwnTerms:
-        """What Γ and Â contribute by themselves."""
-        return own_terms(dictionary, codes, self.classes.proportions, self.c, len(self.z), self.guard)
-
-    def data_terms(self, dictionary: Tensor, codes: Tensor) -> _mismatch.DataTerms:
-        """What the features contribute through the dictionary."""
-        return _mismatch.data_terms(self.z, self.classes, dictionary, codes)
-
-    def block_gradients(self, codes: Tensor, own: OwnTerms, data: _mismatch.DataTerms) -> tuple[Tensor, Tensor]:
-        """∂/∂Γ, and (∂/∂Â_j)/γ_j, of the objective."""
-        rates, atoms = own
-        by_dictionary = rates.dictionary_gradient - self.weight * _mismatch.dictionary_gradient(atoms, data)
-        by_codes = self.c / 2 * (rates.leverage.unsqueeze(1) - 1.0 / (1.0 + self.c * codes))
-        return by_dictionary, by_codes - self.weight * _mismatch.codes_gradient(atoms, data)
 
 
 def build_problem(
@@ -163,7 +120,7 @@ def check_dictionary(dictionary: Tensor, codes: Tensor, guard: Guard) -> None:
         )
     guard.report(~torch.isfinite(dictionary.detach().sum()), lambda: "dictionary has NaN or inf")
     bad = ~torch.isfinite(codes.detach().sum()) | (codes.detach() < 0).any()
-    guard.report(bad, lambda: "codes must be finite and not negative: project_nonnegative(codes)")
+    guard.report(bad, lambda: "codes must be finite and not negative: codes.clamp_min(0)")
 
 
 def weight_from(mu: Scalar | None, weight: Scalar | None, num_samples: int) -> Scalar:

@@ -1,4 +1,4 @@
-"""The coding rate and the rate reduction of Eq. 1, exactly, on the smaller side of every matrix."""
+"""The coding rate and the rate reduction of Eq. 1."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def coding_rate(
         z: features (m, d), rows of unit length for the paper's scale (not enforced here).
         eps_sq: ε², the squared precision (never ε).
         backend: "gram" factors m×m, "covariance" and "loop" d×d, "auto" the smaller; all give one value.
-        validate: look at the values and raise ``ValueError``; otherwise nothing is synchronised with the device.
-        fault: a bool scalar on z's device, OR-ed with what would have been raised when values are not looked at.
+        validate: check the values and raise ``ValueError``; without it nothing waits for the device.
+        fault: a bool scalar on z's device. Where an error cannot be raised, because values are not checked, it is set.
 
-    The gradient is the closed form (d/(m ε²)) Z (I + …)⁻¹; "loop" differentiates the textbook formula and is the
-    back end to use for second derivatives.
+    The gradient is the closed form (d/(m ε²)) Z (I + …)⁻¹. "loop" differentiates the textbook formula; use it for
+    second derivatives.
 
     >>> import torch
     >>> z = torch.eye(4)
@@ -68,7 +68,7 @@ def rate_reduction(
 ) -> RateTerms:
     """ΔR = R − R_c with R_c = Σ_j γ_j/2 · log det(I + d/(n_j ε²) Zᵀ Diag(Π_j) Z), γ_j = n_j/m (Eq. 1 of the paper).
 
-    Any class balance; a class without samples contributes exactly 0.
+    Any class balance; a class without samples adds exactly 0.
 
     Args:
         z: features (m, d).
@@ -77,9 +77,9 @@ def rate_reduction(
         eps_sq: ε², the squared precision (never ε).
         backend: "gram" factors n_j×n_j per class, "covariance" d×d, "auto" the smaller class by class,
             "loop" is the textbook class loop of ``torch.logdet``.
-        max_class_size: room per class where shapes are fixed (compiling, capturing, or ``validate=False`` on a
-            GPU); by default eight standard deviations above an even share. A larger class sets ``fault``.
-        validate: look at the values and raise ``ValueError``.
+        max_class_size: the most samples of a class where shapes are fixed (compiling, capturing, or ``validate=False``
+            on a GPU); by default eight standard deviations above an even share. A larger class sets ``fault``.
+        validate: check the values and raise ``ValueError``.
         fault: as in :func:`coding_rate`.
 
     >>> import torch
@@ -106,7 +106,7 @@ def rates_of(z: Tensor, classes: Classes, eps_sq: float, backend: Backend, guard
 def maximal_rate_reduction(dim: int, num_classes: int, *, eps_sq: float = 0.5) -> float:
     """The largest ΔR of balanced classes: d/2 · [log(1 + 1/ε²) − log(1 + k/ε²)/k].
 
-    Attained by orthogonal class subspaces of d/k dimensions with equal spectra, where d/k is an integer.
+    Orthogonal class subspaces of d/k dimensions with equal spectra attain it, if d/k is an integer.
 
     >>> round(maximal_rate_reduction(500, 100), 2)
     261.39

@@ -15,17 +15,17 @@ from ._linalg import full_precision, working_dtype
 def variational_spectral(left: Tensor, right: Tensor | None = None, *, h: Callable[[Tensor], Tensor]) -> Tensor:
     """Σ_i h(‖U_i‖·‖V_i‖) ≥ Σ_i h(σ_i(UVᵀ)), with equality at the SVD (Theorem 1 of the paper).
 
-    A bound on a spectral function of X = UVᵀ that needs no SVD: minimised over the factors it is the function itself.
+    An upper bound of a spectral function of X = UVᵀ, without an SVD. Its minimum over U and V is the function itself.
 
     Args:
-        left: U, (rows, n); its columns are paired with those of ``right``. Any n ≥ rank X will do.
+        left: U, (rows, n); its columns are paired with those of ``right``. Any n ≥ rank X works.
         right: V, (columns, n); by default V = U, the form for a positive semi-definite X = UUᵀ.
         h: concave and non-decreasing on [0, ∞) with h(0) = 0, applied elementwise to a tensor.
 
     Differentiable in both factors; at a zero column the product of the norms has the sub-gradient 0. If h itself has an
     infinite slope at 0 (√), keep columns away from zero. To minimise over U and V, prefer
-    ``variational_spectral(torch.cat([U, V]) / 2**0.5, h=h)``: it weighs columns by (‖U_i‖² + ‖V_i‖²)/2, which has the
-    same minimum without the kink where one of a pair is zero (examples/system_identification.py).
+    ``variational_spectral(torch.cat([U, V]) / 2**0.5, h=h)``. Its weights (‖U_i‖² + ‖V_i‖²)/2 have the same minimum,
+    but no kink where one column of a pair is zero (examples/system_identification.py).
 
     >>> U = torch.tensor([[3.0, 0.0], [0.0, 2.0]])  # already U S^½ of its SVD: tight
     >>> round(variational_spectral(U, h=torch.log1p).item(), 4), round(torch.logdet(torch.eye(2) + U @ U.T).item(), 4)
@@ -39,7 +39,7 @@ def variational_spectral(left: Tensor, right: Tensor | None = None, *, h: Callab
         _check_factors(right, "right")
         if right.shape[1] != left.shape[1]:
             raise ValueError(
-                f"right has {right.shape[1]} columns and left {left.shape[1]}: the columns of the factors are paired"
+                f"right has {right.shape[1]} columns and left {left.shape[1]}: both factors need the same number"
             )
         dtype = working_dtype(left, right)
         norms = [torch.linalg.vector_norm(factor.to(dtype), dim=0) for factor in (left, right)]
@@ -50,7 +50,7 @@ def variational_spectral(left: Tensor, right: Tensor | None = None, *, h: Callab
 def variational_logdet(factors: Tensor, scale: float = 1.0) -> Tensor:
     """Σ_i log(1 + c‖U_i‖²) ≥ log det(I + c UUᵀ), with equality at U = Ū S^½ of the SVD (Proposition 1 of the paper).
 
-    Equal also whenever the columns of U are orthogonal, because Ū can then be read off them.
+    Also equal whenever the columns of U are orthogonal: they are then Ū S^½ already.
 
     Args:
         factors: U, (d, n), any number of columns n ≥ rank; its gradient is 2c U_i / (1 + c‖U_i‖²).

@@ -12,14 +12,14 @@ from ._eigen import MOMENT_BUDGET, ROUNDS, Eigenpairs, Method, Moments, Samples,
 from ._inputs import check_features, read_classes
 from ._linalg import Guard, full_precision, working_dtype
 
-# Floats of coordinates held at a time where every point meets every class: 64 MiB in float32.
+# The most coordinates in memory at a time, of points in all classes' bases: 64 MiB in float32.
 _COORDINATE_BUDGET = 2**24
 
 
 class ClassSubspaces(NamedTuple):
     """An orthonormal basis per class, (k, d, r), and the eigenvalues of Ĉ_j along it, (k, r), descending.
 
-    Columns beyond a class's rank, and all of an absent class, are zero, so that nothing is ever near to them.
+    Columns beyond a class's rank, and all columns of an absent class, are zero: no point is near to them.
     """
 
     bases: Tensor
@@ -54,9 +54,9 @@ def class_subspaces(
         num_components: r, ⌊d/k⌋ by default, at least 1.
         method: "subspace" (batched subspace iteration) or "eigh" (the oracle).
         rounds: of subspace iteration.
-        budget: floats that the k·d² second moments may take.
+        budget: the most floats of the k·d² second moments.
         max_class_size: as in :func:`rate_reduction`.
-        validate: look at the values and raise ``ValueError``.
+        validate: check the values and raise ``ValueError``.
         fault: as in :func:`coding_rate`.
 
     >>> spaces = class_subspaces(torch.eye(4), torch.tensor([0, 0, 1, 1]))
@@ -77,7 +77,7 @@ def class_subspaces(
 
 @full_precision
 def subspaces_from_moments(scatter: Tensor, sizes: Tensor, num_components: int) -> ClassSubspaces:
-    """The same from the classes' second moments, (k, d, d), and sizes, (k,)."""
+    """Class subspaces from the classes' second moments, (k, d, d), and sizes, (k,)."""
     return _keep_energetic(leading_eigenpairs(Moments(scatter, sizes), num_components, "subspace", 2 * ROUNDS))
 
 
@@ -108,7 +108,9 @@ def nearest_subspace(z: Tensor, bases: Tensor, *, validate: bool = True, fault: 
     tensor([1])
     """
     z, bases = _check_points(z, bases, Guard(validate, fault))
-    absent = (bases == 0).all(2).all(1)  # has no subspace: not even a point orthogonal to all others is its own
+    absent = (
+        (bases == 0).all(2).all(1)
+    )  # it has no subspace: no point is predicted as it, not even one orthogonal to all others
     best = z.new_full((len(z),), -2.0)
     label = torch.zeros(len(z), dtype=torch.int64, device=z.device)
     for rows, classes, share in _projected_energies(z, bases):
@@ -144,8 +146,8 @@ def subspace_overlap(bases: Tensor) -> Tensor:
 def principal_angles(bases: Tensor) -> Tensor:
     """Principal angles between every two class subspaces in radians, ascending, (k, k, r); π/2 where orthogonal.
 
-    A class of fewer than r dimensions has π/2 in the missing places. Angles near 0 are as good as the square root of
-    the precision of ``bases``: about 5e-4 for float32.
+    A class of fewer than r dimensions has π/2 in the missing places. Angles near 0 are accurate to the square root of
+    the precision of ``bases``: about 5e-4 in float32.
 
     >>> principal_angles(torch.eye(2).unsqueeze(2)).squeeze()
     tensor([[0.0000, 1.5708],

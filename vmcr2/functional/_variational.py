@@ -8,18 +8,17 @@ import torch
 from torch import Tensor
 
 from . import _dictionary_rate as rate
-from . import _mismatch
-from ._inputs import check_positive
-from ._linalg import Guard, attach_gradient, full_precision, wants_gradient, working_dtype
+from ._linalg import Guard, attach_gradient, full_precision, wants_gradient
 from ._logdets import expansion
-from ._problem import Problem, Scalar, build_problem, check_atoms, check_dictionary, read_problem
+from ._mismatch import Scalar
+from ._problem import Problem, build_problem, check_atoms, read_problem
 
 
 class VariationalTerms(NamedTuple):
-    """Every part of Eq. 7, and the batch's own rate beside it; natural logs."""
+    """Every part of Eq. 7, and the exact rate of the batch; natural logs."""
 
     variational_expansion: Tensor
-    """R^v: the rate of what the dictionary says. Not bounded by the maximum of R."""
+    """R^v: the rate of the features that Γ and Â describe. It can be larger than the maximum of R."""
     variational_compression: Tensor
     """R^v_c."""
     mismatch: Tensor
@@ -27,63 +26,7 @@ class VariationalTerms(NamedTuple):
     objective: Tensor
     """R^v − R^v_c − (μ/2m) M, to be maximised."""
     expansion: Tensor
-    """R(z): the exact rate of the batch. Not a part of Eq. 7."""
-
-
-class VariationalGradients(NamedTuple):
-    """Gradients of the objective of Eq. 7."""
-
-    features: Tensor
-    dictionary: Tensor
-    codes: Tensor
-
-
-@full_precision
-def variational_expansion(
-    dictionary: Tensor,
-    codes: Tensor,
-    proportions: Tensor,
-    *,
-    eps_sq: float = 0.5,
-    validate: bool = True,
-    fault: Tensor | None = None,
-) -> Tensor:
-    """R^v(Γ, A) = ½ log det(I + (d/ε²) Γ Diag(Σ_j γ_j Â_j) Γᵀ), Eq. 7 with the stored codes Â = A/n_j.
-
-    Args:
-        dictionary: Γ, (d, q), unit columns.
-        codes: Â, (q, k), non-negative: the class's spectrum per sample.
-        proportions: γ, (k,): each class's share of the batch, 0 for an absent one.
-        eps_sq: ε², the squared precision.
-        validate: look at the values and raise ``ValueError``.
-        fault: as in :func:`coding_rate`.
-
-    >>> identity = torch.eye(4)
-    >>> codes = torch.tensor([[0.5, 0.0], [0.5, 0.0], [0.0, 0.5], [0.0, 0.5]])
-    >>> round(variational_expansion(identity, codes, torch.tensor([0.5, 0.5])).item(), 4)  # R of two orthogonal planes
-    2.1972
-    """
-    check_positive(eps_sq, "eps_sq")
-    guard = Guard(validate, fault)
-    check_dictionary(dictionary, codes, guard)
-    check_proportions(proportions, codes)
-    dtype = working_dtype(dictionary, codes)
-    dictionary, codes, proportions = (tensor.to(dtype) for tensor in (dictionary, codes, proportions))
-    return _expansion(dictionary, codes, proportions, len(dictionary) / eps_sq, guard)
-
-
-@full_precision
-def variational_compression(codes: Tensor, proportions: Tensor, dim: int, *, eps_sq: float = 0.5) -> Tensor:
-    """R^v_c(A) = Σ_j γ_j/2 Σ_l log(1 + (d/ε²) Â_lj), Eq. 7 with the stored codes Â = A/n_j; ``dim`` is d.
-
-    >>> codes = torch.tensor([[0.5, 0.0], [0.5, 0.0], [0.0, 0.5], [0.0, 0.5]])
-    >>> round(variational_compression(codes, torch.tensor([0.5, 0.5]), 4).item(), 4)
-    1.6094
-    """
-    check_positive(eps_sq, "eps_sq")
-    check_proportions(proportions, codes)
-    dtype = working_dtype(codes)
-    return rate.compression_value(codes.to(dtype), proportions.to(dtype), dim / eps_sq)
+    """R(z): the exact rate of the batch, which is not a part of Eq. 7."""
 
 
 @full_precision
@@ -93,7 +36,7 @@ def mismatch(
     dictionary: Tensor,
     codes: Tensor,
     *,
-    method: Literal["expansion", "dense", "precise"] = "expansion",
+    method: Literal["expansion", "precise"] = "expansion",
     debias: bool = False,
     max_class_size: int | None = None,
     validate: bool = True,
@@ -106,22 +49,19 @@ def mismatch(
         labels: integers (m,) or memberships (m, k).
         dictionary: Γ, (d, q).
         codes: Â = A/n_j, (q, k).
-        method: "expansion" (the appendix's, fast; cancels near M = 0), "dense" (d×d per class: the oracle) or "precise"
-            (the expansion in float64, without a gradient: the one for logs; not negative unless debiased).
-        debias: leave the pairs of a sample with itself out, which removes the minibatch's bias in ‖Ĉ_j‖²
-            (not "dense").
+        method: "expansion" (the appendix's; fast, but its parts cancel near M = 0) or "precise" (the same in float64,
+            without a gradient; for logs. Not negative unless debiased).
+        debias: leave out the pairs of a sample with itself, which removes the minibatch's bias in ‖Ĉ_j‖².
         max_class_size: as in :func:`rate_reduction`.
-        validate: look at the values and raise ``ValueError``.
+        validate: check the values and raise ``ValueError``.
         fault: as in :func:`coding_rate`.
 
     >>> z, labels = torch.eye(2), torch.tensor([0, 1])
     >>> mismatch(z, labels, torch.eye(2), torch.eye(2), method="precise").item()
     0.0
     """
-    if method not in ("expansion", "dense", "precise"):
-        raise ValueError(f"method must be 'expansion', 'dense' or 'precise', got {method!r}")
-    if debias and method == "dense":
-        raise ValueError("debias=True goes with method='expansion' or 'precise'")
+    if method not in ("expansion", "precise"):
+        raise ValueError(f"method must be 'expansion' or 'precise', got {method!r}")
     guard = Guard(validate, fault)
     z, dictionary, codes = check_atoms(z, dictionary, codes, guard)
     if method == "precise":
@@ -136,8 +76,6 @@ def mismatch(
         max_class_size=max_class_size,
         guard=guard,
     )
-    if method == "dense":
-        return len(z) ** 2 * _mismatch.dense(z, problem.classes, dictionary, codes)
     value = len(z) ** 2 * problem.mismatch(dictionary, codes)
     return value.clamp_min(0.0) if method == "precise" and not debias else value
 
@@ -159,7 +97,9 @@ def variational_terms(
 ) -> VariationalTerms:
     """Eq. 7 with all its parts: R^v − R^v_c − (μ/2m) M, which is R^v − R^v_c − weight · M/m².
 
-    Differentiable in z, Γ and the codes (closed forms). Arguments as in :func:`mismatch`; give ``mu`` or ``weight``.
+    R^v = ½ log det(I + c Γ Diag(Σ_j γ_j Â_j) Γᵀ) and R^v_c = Σ_j γ_j/2 Σ_l log(1 + c Â_lj); c = d/ε² and Â = A/n_j.
+    Differentiable in z, Γ and the codes, in closed form (docs/theory.md). Arguments as in :func:`mismatch`; give ``mu``
+    or ``weight``.
 
     >>> z, labels = torch.eye(2), torch.tensor([0, 1])
     >>> terms = variational_terms(z, labels, torch.eye(2), torch.eye(2), weight=20.0)
@@ -182,84 +122,20 @@ def variational_terms(
     return terms_of(problem, dictionary, codes)
 
 
-@full_precision
-def variational_gradients(
-    z: Tensor,
-    labels: Tensor,
-    dictionary: Tensor,
-    codes: Tensor,
-    *,
-    eps_sq: float = 0.5,
-    mu: Scalar | None = None,
-    weight: Scalar | None = None,
-    debias: bool = False,
-    max_class_size: int | None = None,
-    validate: bool = True,
-    fault: Tensor | None = None,
-) -> VariationalGradients:
-    """∂/∂z, ∂/∂Γ and ∂/∂Â of the objective of Eq. 7, in closed form. Arguments as in :func:`variational_terms`.
-
-    With w = weight, c = d/ε², S = I + cΓDiag(s)Γᵀ and the symbols of docs/theory.md:
-    ∂/∂z_i = −(4w/m)(Ĉ_j − ΓDiag(Â_j)Γᵀ)z_i, ∂/∂Γ = cS⁻¹ΓDiag(s) − w·∂D/∂Γ,
-    ∂/∂Â_j = γ_j[(c/2)(diag ΓᵀS⁻¹Γ − 1/(1 + cÂ_j)) − 2w(G₂Â_j − v_j)].
-
-    >>> z, labels = torch.eye(2), torch.tensor([0, 1])
-    >>> bool(variational_gradients(z, labels, torch.eye(2), torch.eye(2), mu=1.0).features.abs().max() < 1e-6)
-    True
-    """
-    guard = Guard(validate, fault)
-    with torch.no_grad():
-        problem, dictionary, codes = read_problem(
-            z,
-            labels,
-            dictionary,
-            codes,
-            eps_sq=eps_sq,
-            mu=mu,
-            weight=weight,
-            debias=debias,
-            max_class_size=max_class_size,
-            guard=guard,
-        )
-        _, by_features = _mismatch.expanded(problem.z, problem.classes, dictionary, codes, problem.pairs)
-        own, data = problem.own_terms(dictionary, codes), problem.data_terms(dictionary, codes)
-        by_dictionary, by_codes = problem.block_gradients(codes, own, data)
-        by_codes = by_codes * problem.classes.proportions
-        return VariationalGradients(-problem.weight * by_features, by_dictionary, by_codes)
-
-
-def check_proportions(proportions: Tensor, codes: Tensor) -> None:
-    """γ (k,) beside Â (q, k)."""
-    if codes.ndim != 2 or proportions.shape != codes.shape[1:]:
-        raise ValueError(
-            f"codes must be (q, k) and proportions (k,); got {tuple(codes.shape)} and {tuple(proportions.shape)}"
-        )
-
-
 def terms_of(
-    problem: Problem,
-    dictionary: Tensor,
-    codes: Tensor,
-    *,
-    matched: Tensor | None = None,
-    focus: float = 0.0,
-    with_expansion: bool = True,
+    problem: Problem, dictionary: Tensor, codes: Tensor, *, focus: float = 0.0, with_expansion: bool = True
 ) -> VariationalTerms:
-    """Eq. 7 and R(z) of a checked problem; R(z) can be left out, as a zero, where it is not wanted.
+    """Eq. 7 and R(z) of a checked problem; without ``with_expansion`` R(z) is given as 0.
 
-    With multipliers the objective penalises the mismatch of ``matched`` codes, not that of the codes themselves; with a
-    focus its attraction is the logarithm's. M is always the codes' own.
+    With a focus the objective contains the logarithm's attraction. The mismatch is always M itself.
     """
-    m = len(problem.z)
     proportions = problem.classes.proportions
     D = problem.mismatch(dictionary, codes)
     R_v = _expansion(dictionary, codes, proportions, problem.c, problem.guard)
     R_vc = rate.compression_value(codes, proportions, problem.c)
     R = expansion(problem.z, problem.eps_sq, "auto", problem.guard) if with_expansion else torch.zeros_like(R_v)
-    penalised = D
-    if matched is not None or focus:
-        penalised = problem.mismatch(dictionary, codes if matched is None else matched, focus)
-    return VariationalTerms(R_v, R_vc, m**2 * D, R_v - R_vc - problem.weight * penalised, R)
+    penalised = problem.mismatch(dictionary, codes, focus) if focus else D
+    return VariationalTerms(R_v, R_vc, len(problem.z) ** 2 * D, R_v - R_vc - problem.weight * penalised, R)
 
 
 def _expansion(dictionary: Tensor, codes: Tensor, proportions: Tensor, c: float, guard: Guard) -> Tensor:

@@ -1,4 +1,4 @@
-"""Losses to minimise: ``loss(z, labels)``. A negative value is normal, it is minus a rate reduction."""
+"""Losses to minimise: ``loss(z, labels)``. A negative value is normal: it is minus a rate reduction."""
 
 from ._cross_entropy import CrossEntropyLoss
 from ._mcr2 import MCR2Loss

@@ -1,4 +1,4 @@
-"""The state of the variational loss: dictionary, codes and multipliers, how they are latched, moved and loaded."""
+"""The state of the variational loss: dictionary and codes, and how they are latched, moved and loaded."""
 
 from __future__ import annotations
 
@@ -9,20 +9,30 @@ import torch
 from torch import Tensor
 
 from .._shared import PreciseBuffers, precise_dtype
-from ..functional import Batches, CodesRule, latch, latch_batches, project_unit_columns
-from ..functional._eigen import pseudo_random
-from ..functional._inputs import check_count, check_not_negative, check_positive, unit_features
-from ..functional._linalg import Guard, tracing
-from ..functional._steps import Atoms, check_codes_rule, codes_projection
+from ..functional import (
+    Atoms,
+    Batches,
+    CodesRule,
+    Guard,
+    check_codes_rule,
+    check_count,
+    check_positive,
+    codes_projection,
+    latch,
+    latch_batches,
+    project_unit_columns,
+    pseudo_random,
+    tracing,
+    unit_features,
+)
 from ._scalars import DeviceScalars
 
 
 class AtomState(PreciseBuffers):
-    """Γ and Â, the multipliers of an augmented Lagrangian where there are any, and Algorithm 2 on them."""
+    """Γ and Â as buffers, and Algorithm 2 on them."""
 
     dictionary: Tensor
     codes: Tensor
-    multipliers: Tensor | None
     latched: Tensor
     fault: Tensor
 
@@ -34,8 +44,6 @@ class AtomState(PreciseBuffers):
         atoms_per_class: int,
         codes: CodesRule,
         codes_trace: float,
-        keep_trace: bool,
-        multiplier_rate: float,
         normalize: bool,
         max_class_size: int | None,
         validate: bool,
@@ -46,14 +54,11 @@ class AtomState(PreciseBuffers):
             check_count(value, name)
         check_codes_rule(codes)
         check_positive(codes_trace, "codes_trace")
-        check_not_negative(multiplier_rate, "multiplier_rate")
         self.num_classes = num_classes
         self.dim = dim
         self.atoms_per_class = atoms_per_class
         self.codes_rule = codes
         self.codes_trace = float(codes_trace)
-        self.keep_trace = keep_trace
-        self.multiplier_rate = float(multiplier_rate)
         self.normalize = normalize
         self.max_class_size = max_class_size
         self.validate = validate
@@ -62,18 +67,17 @@ class AtomState(PreciseBuffers):
         blank = torch.zeros(atoms, num_classes, dtype=precise_dtype())
         self.register_buffer("dictionary", project_unit_columns(pseudo_random((dim, atoms), blank)))
         self.register_buffer("codes", blank)
-        self.register_buffer("multipliers", torch.zeros_like(blank) if multiplier_rate else None)
         self.register_buffer("latched", torch.zeros((), dtype=torch.bool))
         self.register_buffer("fault", torch.zeros((), dtype=torch.bool), persistent=False)
         self.scalars.to(self.dictionary.device)
-        self._is_latched = False  # the buffer `latched` without asking the device at every step
+        self._is_latched = False  # the buffer `latched` as a Python value: reading the buffer would wait for the device
 
     @torch.no_grad()
     def latch(self, z: Tensor | Batches, labels: Tensor | None = None) -> None:
-        """Γ and A from the leading eigenpairs of every class (Algorithm 2): ``latch(z, labels)`` or ``latch(batches)``.
+        """Set Γ and A from each class's leading eigenpairs (Algorithm 2): ``latch(z, labels)`` or ``latch(batches)``.
 
-        ``batches`` is re-iterable, of (z, labels), with the same features at every pass
-        (:func:`vmcr2.functional.latch_batches`). Classes without samples get unit atoms without structure, zero codes.
+        ``batches`` gives (z, labels). It can be iterated again and gives the same features every time
+        (:func:`vmcr2.functional.latch_batches`). A class without samples gets arbitrary unit atoms and zero codes.
         """
         if isinstance(z, Tensor):
             if labels is None:
@@ -81,7 +85,9 @@ class AtomState(PreciseBuffers):
             z = unit_features(z, self._guard(), self.normalize, self.dim)
             self._latch(z.detach(), labels)
         elif labels is not None:
-            raise ValueError("z must be a tensor where labels are given: latch(z, labels), or latch(batches) alone")
+            raise ValueError(
+                "z must be a tensor if labels are given: latch(z, labels), or latch(batches) without labels"
+            )
         else:
             dictionary, codes = latch_batches(
                 z,
@@ -109,41 +115,27 @@ class AtomState(PreciseBuffers):
         self._adopt(dictionary, codes)
 
     def _latch_on(self, z: Tensor, labels: Tensor) -> None:
-        """The first step's own latching, where nobody has latched before."""
+        """Latch on the batch of the first step, where nothing was latched before."""
         if tracing() and not torch.compiler.is_compiling():
             raise RuntimeError("latch the loss before capturing it in a CUDA graph: loss.latch(z, labels)")
         self._latch(z, labels)
 
     def _adopt(self, dictionary: Tensor, codes: Tensor) -> None:
-        trace = codes.sum(0)
-        new = self._project(codes)
-        if self.keep_trace and self.codes_rule == "free" and self._is_latched:
-            before = self.codes.sum(0).to(codes.dtype)
-            new = torch.where(before > 0, new * (before / torch.where(trace > 0, trace, 1.0)), new)
-        old = self._atoms(dictionary)
-        if self.multipliers is not None and old.multipliers is not None:  # ΓDiag(U_j)Γᵀ as the new atoms see it
-            self.multipliers.copy_((dictionary.T @ old.dictionary).square() @ old.multipliers)
         self.dictionary.copy_(dictionary)
-        self.codes.copy_(torch.where(trace > 0, new, codes))
+        self.codes.copy_(torch.where(codes.sum(0) > 0, self._project(codes), codes))
         self.latched.fill_(True)
         self._is_latched = True
 
     def _project(self, codes: Tensor) -> Tensor:
-        """Onto the set that the codes are kept in."""
+        """Project codes by the loss's rule."""
         return codes_projection(self.codes_rule, self.codes_trace)(codes)
 
     def _atoms(self, like: Tensor) -> Atoms:
-        return Atoms(
-            self.dictionary.to(like.dtype),
-            self.codes.to(like.dtype),
-            None if self.multipliers is None else self.multipliers.to(like.dtype),
-        )
+        return Atoms(self.dictionary.to(like.dtype), self.codes.to(like.dtype))
 
     def _move(self, atoms: Atoms) -> None:
         self.dictionary.copy_(atoms.dictionary)
         self.codes.copy_(atoms.codes)
-        if self.multipliers is not None and atoms.multipliers is not None:
-            self.multipliers.copy_(atoms.multipliers)
 
     def _guard(self) -> Guard:
         return Guard(self.validate, self.fault)

@@ -1,4 +1,4 @@
-"""The exact loss: minus the rate reduction of the batch, its classes measured on past batches too if asked for."""
+"""The exact loss: minus the rate reduction of the batch. With a memory, R_c is taken over past batches too."""
 
 from __future__ import annotations
 
@@ -6,44 +6,53 @@ import torch
 from torch import Tensor
 
 from .._shared import PreciseBuffers, precise_dtype
-from ..functional import RateTerms
-from ..functional._classes import Classes, HardClasses
-from ..functional._inputs import check_count, check_positive, read_classes, unit_features
-from ..functional._linalg import Guard, attach_gradient, full_precision
-from ..functional._logdets import carried_compression, expansion
-from ..functional._pull import exact_pull
-from ..functional._rates import rates_of
+from ..functional import (
+    Classes,
+    Guard,
+    HardClasses,
+    RateTerms,
+    attach_gradient,
+    carried_compression,
+    check_count,
+    check_positive,
+    expansion,
+    full_precision,
+    rates_of,
+    read_classes,
+    unit_features,
+)
+from ._exact_gradient import exact_gradient
 
 
 class MCR2Loss(PreciseBuffers):
     """−ΔR of the batch: negative is good, and its floor is minus the maximal rate reduction (Eq. 1 of the paper).
 
-    ``loss(z, labels)`` with z (m, d), and integer labels (m,) or memberships (m, k) whose rows sum to one. There is no
-    state to train. With few samples per class beside the dimension (n_j ≪ d) R_c says almost nothing about a class, and
-    training stalls at an isotropic spread: use ``memory`` or :class:`VMCR2Loss` there.
+    ``loss(z, labels)`` with z (m, d), and integer labels (m,) or memberships (m, k) whose rows sum to one. The loss has
+    nothing to train. If a batch has far fewer samples per class than dimensions (n_j ≪ d), R_c says almost nothing
+    about a class, and training stalls with features spread over all directions: use ``memory`` or :class:`VMCR2Loss`.
 
-    With ``memory``, a call in train mode takes R_c of the batch and of the rows before it together, n_j and γ_j counted
-    over all of them, and R of the batch alone; then the batch's features, as constants, replace the oldest rows. The
-    gradient of R_c in the batch is taken times rows/m, which makes it (c/m)(I + cĈ_j)⁻¹z_i with c = d/ε² and Ĉ_j the
-    second moment of all the class's rows: an estimate without bias, but for the age of the rows, of the gradient over
-    the whole set. It is thus not the gradient of the value. In eval mode and under ``no_grad`` the memory is neither
-    read nor written: −ΔR of the batch.
+    With ``memory``, a call in train mode takes R_c of the batch and of the remembered rows together; n_j and γ_j count
+    all of them. R is of the batch only. Then the batch's features, as constants, replace the oldest rows. The gradient
+    of R_c in the batch is multiplied by rows/m. It is then (c/m)(I + cĈ_j)⁻¹z_i with c = d/ε² and Ĉ_j the second moment
+    of all the class's rows, which estimates the gradient over the whole set; only the age of the rows biases it. So it
+    is not the gradient of the value. In eval mode and under ``no_grad`` the memory is neither read nor written, and the
+    loss is −ΔR of the batch.
 
     Args:
         num_classes: k. A class that is not in the batch contributes exactly 0.
         eps_sq: ε², the squared precision (never ε); the paper's 0.5.
-        memory: how many rows of past features to keep; 0 for none, otherwise at least those of a batch. Takes integer
-            labels only in train mode.
-        dim: d, which ``memory`` needs to be told.
+        memory: how many rows of past features to keep; 0 for none, otherwise at least the rows of a batch. It needs
+            integer labels in train mode.
+        dim: d; needed with ``memory``.
         normalize: scale the rows of z to unit length first; finite for |z| ≤ 1e10. A zero row stays zero.
-        max_class_size: room per class, of the memory and the batch together, where shapes are fixed (under
+        max_class_size: the most samples of a class, in memory and batch together, where shapes are fixed (under
             ``torch.compile`` or CUDA-graph capture, and on a GPU with ``validate=False``); by default eight standard
             deviations above an even share. A larger class sets ``fault``.
-        validate: look at the values (finite, labels in range) and raise ``ValueError``; never while compiling or
-            capturing. What is not raised is OR-ed into the buffer ``fault``, which stays set until ``fault.zero_()``.
+        validate: check the values (finite, labels in range) and raise ``ValueError``; never while compiling or
+            capturing. An error that is not raised sets the buffer ``fault``, which stays set until ``fault.zero_()``.
 
     ``memory_features``, ``memory_labels`` (−1 where a place is empty) and ``memory_next``, the next place to write to,
-    are buffers and travel in the ``state_dict``; without ``memory`` there are none.
+    are buffers and part of the ``state_dict``; without ``memory`` there are none.
 
     >>> loss = MCR2Loss(2)
     >>> round(loss(torch.eye(4), torch.tensor([0, 0, 1, 1])).item(), 4)
@@ -89,7 +98,7 @@ class MCR2Loss(PreciseBuffers):
 
     @full_precision
     def forward(self, z: Tensor, labels: Tensor) -> Tensor:
-        """−ΔR, to be minimised; in train mode with the memory's rows in R_c, and the batch then goes into it."""
+        """−ΔR, to be minimised. In train mode R_c includes the memory's rows, and the batch is then remembered."""
         if not self._remembers():
             return -self.terms(z, labels).delta
         guard = Guard(self.validate, self.fault)
@@ -104,7 +113,7 @@ class MCR2Loss(PreciseBuffers):
 
     @full_precision
     def terms(self, z: Tensor, labels: Tensor) -> RateTerms:
-        """R, R_c and ΔR, all differentiable, of the batch alone; the memory is neither read nor written."""
+        """R, R_c and ΔR of the batch only, all differentiable; the memory is neither read nor written."""
         guard = Guard(self.validate, self.fault)
         z = unit_features(z, guard, self.normalize, self.dim)
         classes = read_classes(labels, z, self.num_classes, guard, self.max_class_size)
@@ -112,30 +121,31 @@ class MCR2Loss(PreciseBuffers):
 
     @full_precision
     def surrogate(self, z: Tensor, labels: Tensor, ahead: Classes | None = None) -> Tensor:
-        """The loss for a training step: the same gradient in z, but the value is 0, and no log-det is taken for it.
+        """The loss for a training step: the same gradient in z, but its value is 0, which saves the log-dets.
 
         With ``normalize=False`` rows must not be longer than 1. ``ahead`` is what :meth:`look_ahead` gave for these
-        labels, with no other batch in between. Memberships are taken as constants. The batch goes into the memory as
-        it does by the loss.
+        labels, with no other batch in between. Memberships are taken as constants. The batch is remembered, as by the
+        loss.
         """
         guard = Guard(self.validate, self.fault)
         remembers = self._remembers()
-        z = unit_features(z, guard, self.normalize, self.dim, quick=True)  # NaN fails in the factorisations: flagged
+        # quick: NaN makes a factorisation fail, which sets the flag
+        z = unit_features(z, guard, self.normalize, self.dim, quick=True)
         with torch.no_grad():
             x = z.detach()
             rows = len(x) + (self.memory if remembers else 0)
-            # what was made ahead in another precision or mode is made again
+            # computed ahead in another precision or mode: compute it again
             if ahead is None or ahead.sizes.dtype != x.dtype or ahead.num_samples != rows:
                 ahead = self._classes(labels, x, guard, remembers)
             if remembers and isinstance(ahead, HardClasses):
-                gradient = exact_pull(x, ahead, self.eps_sq, guard, self.memory_features.to(x.dtype))
+                gradient = exact_gradient(x, ahead, self.eps_sq, guard, self.memory_features.to(x.dtype))
                 self._remember(x, ahead)
             else:
-                gradient = exact_pull(x, ahead, self.eps_sq, guard)
+                gradient = exact_gradient(x, ahead, self.eps_sq, guard)
         return attach_gradient(z.new_zeros(()), z, gradient)
 
     def look_ahead(self, labels: Tensor) -> Classes:
-        """What :meth:`surrogate` needs of the labels alone; it can be made while the network still computes z."""
+        """What :meth:`surrogate` needs from the labels only; it can be computed while the network still computes z."""
         guard = Guard(self.validate, self.fault)
         remembers = self._remembers()
         with torch.no_grad():
@@ -153,9 +163,11 @@ class MCR2Loss(PreciseBuffers):
         return read_classes(labels, like, self.num_classes, guard, self.max_class_size)
 
     def _classes_with_memory(self, labels: Tensor, like: Tensor, guard: Guard) -> HardClasses:
-        """Those of the memory's rows and then the batch's."""
+        """The classes of the memory's rows followed by the batch's."""
         if len(like) > self.memory:
-            raise ValueError(f"the batch has {len(like)} rows, memory only {self.memory}: it must hold a whole batch")
+            raise ValueError(
+                f"the batch has {len(like)} rows, memory only {self.memory}: use a memory of at least one batch"
+            )
         batch = read_classes(labels, like, self.num_classes, guard)
         if not isinstance(batch, HardClasses):
             raise ValueError("memory takes integer labels (m,), not memberships: labels.argmax(1), or memory=0")
@@ -165,9 +177,9 @@ class MCR2Loss(PreciseBuffers):
 
     @torch.no_grad()
     def _remember(self, z: Tensor, classes: HardClasses) -> None:
-        """Write the batch over the oldest rows, in place and without asking the device where that is."""
+        """Write the batch over the oldest rows, in place, without waiting for the device."""
         labels = classes.labels[self.memory :]
-        sound = torch.isfinite(z.sum(1))  # a row that is not would spoil all steps to come: its place is left empty
+        sound = torch.isfinite(z.sum(1))  # a row with NaN would spoil all later steps: its place stays empty
         places = (self.memory_next + torch.arange(len(z), device=z.device)) % self.memory
         features = torch.where(sound.unsqueeze(1), z, 0.0).to(self.memory_features.dtype)
         self.memory_features.index_copy_(0, places, features)

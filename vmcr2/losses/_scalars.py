@@ -1,7 +1,7 @@
 """Hyper-parameters that may be assigned between steps: a Python number for people, a device scalar for the maths.
 
-The maths reads the device scalar, so that an assignment acts from the next step even inside a captured CUDA graph,
-where a Python number would have been baked in.
+The maths reads the device scalar. So an assignment acts from the next step, also inside a captured CUDA graph, in which
+a Python number would be a constant.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from ..functional._inputs import check_not_negative, check_positive
+from ..functional import check_not_negative, check_positive
 
 EXCLUSIVE = {"mu": "weight", "weight": "mu"}
-"""Two names of one thing: either is None."""
+"""Two ways to set one thing: one of them is None."""
 
 
 def check_scalar(value: float | None, name: str) -> None:
-    """The penalty is above zero; everything else may be zero."""
+    """The penalty must be above zero; the others may be zero."""
     if name in EXCLUSIVE:
         check_positive(cast(float, value), name)
     else:
@@ -27,7 +27,7 @@ def check_scalar(value: float | None, name: str) -> None:
 
 
 class DeviceScalars:
-    """Named numbers, each mirrored in one entry of a small tensor."""
+    """Named numbers, each with a copy in one entry of a small tensor."""
 
     def __init__(self, **values: float | None) -> None:
         for name, value in values.items():
@@ -46,11 +46,11 @@ class DeviceScalars:
         self._mirror[self._index[name]].fill_(value)
 
     def device(self, name: str, dtype: torch.dtype) -> Tensor:
-        """The number as a 0-dimensional device tensor: what a recorded computation reads anew at every replay."""
+        """The number as a 0-dimensional device tensor: a recorded computation reads it again at every replay."""
         return self._mirror[self._index[name]].to(dtype)
 
     def to(self, device: torch.device) -> None:
-        """Mirror the numbers on this device; one that is there already stays, a captured graph may read it."""
+        """Copy the numbers to this device. A copy that is there already stays: a captured graph may read it."""
         if self._mirror.numel() and self._mirror.device == device:
             return
         dtype = torch.float32 if device.type == "mps" else torch.float64
@@ -59,7 +59,7 @@ class DeviceScalars:
 
 
 class Scheduled:
-    """An attribute of a module that lives in its ``scalars``."""
+    """An attribute of a module whose value is in its ``scalars``."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""The variational loss: Eq. 7 with its dictionary and codes, which it keeps and moves itself."""
+"""The variational loss: Eq. 7, with the dictionary and the codes that it keeps and updates."""
 
 from __future__ import annotations
 
@@ -7,15 +7,28 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from ..functional import CodesRule, VariationalTerms, _steps
-from ..functional._classes import Classes
-from ..functional._inputs import check_not_negative, check_positive, read_classes, unit_features
-from ..functional._linalg import attach_gradient, full_precision, tracing
-from ..functional._problem import Problem, Scalar, build_problem, weight_from
-from ..functional._pull import Ahead, variational_pull
-from ..functional._variational import terms_of
+from ..functional import (
+    Classes,
+    CodesRule,
+    Prepared,
+    Problem,
+    Scalar,
+    VariationalTerms,
+    attach_gradient,
+    build_problem,
+    check_not_negative,
+    check_positive,
+    dictionary_rate,
+    full_precision,
+    read_classes,
+    terms_of,
+    tracing,
+    unit_features,
+    weight_from,
+)
 from ._atoms import AtomState
 from ._scalars import DeviceScalars, Scheduled
+from ._variational_step import Ahead, prepare, step_and_gradient, take_step
 
 DEFAULT_WEIGHT = 20.0
 SCALED_DIM = 25
@@ -25,43 +38,40 @@ class VMCR2Loss(AtomState):
     """−scale·(R^v − R^v_c − (μ/2m)M + β·R(z)): negative is good, it is minus a rate reduction (Eq. 7 of the paper).
 
     ``loss(z, labels)`` with z (m, d), and integer labels (m,) or memberships (m, k) whose rows sum to one. In train
-    mode it first makes lines 5–10 of Algorithm 1: both gradients at the old dictionary Γ and codes A, both steps, both
-    projections. Its value and its gradient in z are then taken at the new ones. In eval mode, under ``no_grad``, or
-    with ``update=False``, nothing is changed. Call :meth:`latch` on the training set before training and every so
-    often; the first training call latches on its own batch if that was never done.
+    mode it first takes lines 5–10 of Algorithm 1: both gradients at the old dictionary Γ and codes A, both steps, both
+    projections. Its value and its gradient in z are then taken at the new Γ and A. In eval mode, under ``no_grad``, or
+    with ``update=False``, nothing changes. Call :meth:`latch` on the training set before training and again every few
+    epochs. If it was never called, the first training call latches on its own batch.
 
     Args:
         num_classes: k.
         dim: d, the features' dimension.
         atoms_per_class: s; the dictionary has q = s·k columns.
         eps_sq: ε², the squared precision (never ε); the paper's 0.5.
-        mu: the paper's μ, so that the penalty (μ/2m)M weighs more in larger batches; or
-        weight: μm/2, the weight of the class-normalised mismatch M/m², whatever the batch size. 20 if neither is given.
+        mu: the paper's μ; the penalty (μ/2m)M then weighs more in larger batches; or
+        weight: μm/2, the weight of the class-normalised mismatch M/m², for any batch size. 20 if neither is given.
         nu_dictionary: ν_Γ, relative to 1/L_Γ.
         nu_codes: ν_A, relative to 1/L_A.
-        batch_expansion: β, the weight of the batch's exact rate R(z) in what the network maximises. 0 is the paper's
-            Eq. 7, in which the network feels M alone; above 0 it feels the expansion and leaves a collapsed start.
-        scale: factor of the value and of the gradient in z; the steps on Γ and A do not feel it. Rates are sums over d
-            directions, hundreds of nats: 25/d, at most 1, is the default, with which networks start gently at learning
-            rates of 0.1 to 0.3. The paper's is 1.
+        batch_expansion: β, the weight of the batch's exact rate R(z) in the loss. 0 is the paper's Eq. 7: its gradient
+            in z contains M only. With β above 0 it contains R too, and the features can leave a collapsed start.
+        scale: a factor of the value and of the gradient in z, but not of the steps on Γ and A. Rates are sums over d
+            directions, hundreds of nats. The default 25/d, at most 1, suits learning rates of 0.1 to 0.3. The paper's
+            is 1.
         debias: leave the pairs of a sample with itself out of M, which removes the minibatch's bias in ‖Ĉ_j‖². A class
-            of one sample then keeps only its pull towards the dictionary. The paper's M has them.
-        codes: "free" (non-negative, the paper's), "simplex" or "rescaled" (a fixed trace per class), or "flat" (that
-            trace evenly on the class's own atoms, as at the optimum; only the dictionary learns).
-        codes_trace: that trace; unit features have 1.
-        keep_trace: latching leaves each class's trace where the steps have brought it (free codes), instead of at 1.
-        multiplier_rate: ρ, the step of the multipliers of an augmented Lagrangian, one for each atom and class
-            (docs/theory.md); 0 is the plain penalty.
-        focus: φ, by which samples far from their class's atoms are pulled harder than those that are there: the network
-            feels log(1 + φ·share) in place of a sample's share (docs/theory.md). 0 is Eq. 7.
+            of one sample is then only attracted to the dictionary. The paper's M includes these pairs.
+        codes: "free" (non-negative, as in the paper) or "flat" (always equal on the class's own atoms, as at the
+            optimum; only the dictionary learns).
+        codes_trace: the sum of a class's flat codes; unit features have 1.
+        focus: φ; samples far from their class's atoms are attracted more strongly than samples near them. The gradient
+            contains log(1 + φ·share) in place of a sample's share in them (docs/theory.md). 0 is Eq. 7.
         cap_codes_step: keep ν_A·λ_max(G₂)/‖G₂‖_F below 2, where the step on the codes would diverge.
         normalize: scale the rows of z to unit length first; finite for |z| ≤ 1e10. A zero row stays zero.
-        max_class_size: room per class where shapes are fixed, as in :class:`MCR2Loss`.
-        validate: look at the values and raise ``ValueError``, as in :class:`MCR2Loss`.
+        max_class_size: the most samples of a class where shapes are fixed, as in :class:`MCR2Loss`.
+        validate: check the values and raise ``ValueError``, as in :class:`MCR2Loss`.
 
     ``mu`` or ``weight``, ``batch_expansion``, ``nu_dictionary`` and ``nu_codes`` can be assigned between steps and act
-    from the next one, in a captured CUDA graph too. ``dictionary``, ``codes`` (A/n_j, see docs/notation.md),
-    ``latched`` and, where ρ > 0, ``multipliers`` are buffers and travel in the ``state_dict``; ``fault`` does not.
+    from the next one, in a captured CUDA graph too. ``dictionary``, ``codes`` (A/n_j, see docs/notation.md) and
+    ``latched`` are buffers and part of the ``state_dict``; ``fault`` is not.
 
     >>> _ = torch.manual_seed(0)
     >>> loss = VMCR2Loss(2, 4, atoms_per_class=2)
@@ -93,8 +103,6 @@ class VMCR2Loss(AtomState):
         debias: bool = True,
         codes: CodesRule = "free",
         codes_trace: float = 1.0,
-        keep_trace: bool = False,
-        multiplier_rate: float = 0.0,
         focus: float = 0.0,
         cap_codes_step: bool = True,
         normalize: bool = True,
@@ -114,8 +122,6 @@ class VMCR2Loss(AtomState):
             atoms_per_class=atoms_per_class,
             codes=codes,
             codes_trace=codes_trace,
-            keep_trace=keep_trace,
-            multiplier_rate=multiplier_rate,
             normalize=normalize,
             max_class_size=max_class_size,
             validate=validate,
@@ -135,7 +141,7 @@ class VMCR2Loss(AtomState):
         problem = self._problem(z, labels)
         if update and self.training and torch.is_grad_enabled():
             self._step(problem, labels)
-        # R(z) may be skipped only where nothing is recorded: a captured graph must obey a later assignment
+        # a recorded step always contains R(z): β may be assigned later
         with_expansion = tracing() or self.batch_expansion != 0
         terms = self._terms(problem, with_expansion)
         return -self.scale * (
@@ -148,24 +154,26 @@ class VMCR2Loss(AtomState):
     ) -> Tensor:
         """The loss for a training step: the same steps on Γ and A and the same gradient in z, but the value is 0.
 
-        The value costs as much as the rest and only a log needs it: ``loss(z, labels, update=False)`` afterwards.
-        With ``normalize=False`` rows must not be longer than 1. ``ahead`` is :meth:`look_ahead` of these labels. In a
-        CUDA graph R(z) is recorded even at β = 0, which may change later, unless ``with_expansion`` is False. Where
-        the loss would not move Γ and A, in eval mode or under ``no_grad``, this is the loss itself.
+        The value costs as much as the rest, and only a log needs it: call ``loss(z, labels, update=False)`` for it.
+        With ``normalize=False`` rows must not be longer than 1. ``ahead`` is :meth:`look_ahead` of these labels. A CUDA
+        graph contains R(z) even at β = 0, because β may change later, unless ``with_expansion`` is False. In eval mode
+        and under ``no_grad``, where Γ and A do not move, this is the loss itself.
         """
         if not (self.training and torch.is_grad_enabled()):
             return cast(Tensor, self(z, labels))
         guard = self._guard()
-        z = unit_features(z, guard, self.normalize, self.dim, quick=True)  # NaN makes a step unsound, which is flagged
+        z = unit_features(
+            z, guard, self.normalize, self.dim, quick=True
+        )  # a step with NaN is not taken, and sets the flag
         with torch.no_grad():
             x = z.detach()
             if not self._is_latched:
                 self._latch_on(x, labels)
-            if ahead is None or ahead.classes.sizes.dtype != x.dtype:  # made in another precision, it is made again
+            if ahead is None or ahead.classes.sizes.dtype != x.dtype:  # computed in another precision
                 ahead = self._ahead(labels, x)
             if with_expansion is None:
                 with_expansion = tracing() or self.batch_expansion != 0
-            gradient, atoms = variational_pull(
+            atoms, gradient = step_and_gradient(
                 x,
                 self._atoms(x),
                 ahead,
@@ -184,7 +192,7 @@ class VMCR2Loss(AtomState):
     @full_precision
     @torch.no_grad()
     def look_ahead(self, labels: Tensor) -> Ahead:
-        """What the next :meth:`surrogate` needs of the labels, Γ and A alone, for while the network computes z."""
+        """What the next :meth:`surrogate` needs from the labels, Γ and A; it can run while the network computes z."""
         return self._ahead(labels, self.dictionary)
 
     def _ahead(self, labels: Tensor, like: Tensor) -> Ahead:
@@ -196,17 +204,16 @@ class VMCR2Loss(AtomState):
 
     @full_precision
     def terms(self, z: Tensor, labels: Tensor) -> VariationalTerms:
-        """Every part of Eq. 7 at the present Γ and A, and R(z) apart from them; changes nothing.
+        """Every part of Eq. 7 at the present Γ and A, and R(z); changes nothing.
 
-        With ``debias`` the mismatch is the debiased one, so that the loss is −scale·(objective + β·expansion) always.
-        With multipliers the objective penalises the codes less the multipliers, and the mismatch is the codes' own.
-        Near M = 0 the mismatch cancels in float32: ``functional.mismatch(…, method="precise")`` is the one for logs.
+        With ``debias`` the mismatch is the debiased one: the loss is always −scale·(objective + β·expansion). Near
+        M = 0 the mismatch cancels in float32: for logs use ``functional.mismatch(…, method="precise")``.
         """
         return self._terms(self._problem(z, labels))
 
     @full_precision
     def update(self, z: Tensor, labels: Tensor) -> None:
-        """Algorithm 1's step on Γ and A alone."""
+        """Algorithm 1's step on Γ and A, without the loss."""
         with torch.no_grad():
             self._step(self._problem(z, labels), labels)
 
@@ -215,33 +222,23 @@ class VMCR2Loss(AtomState):
             if not self._is_latched:
                 self._latch_on(problem.z.detach(), labels)
             prepared = self._prepared(problem.classes)
-            rate = _steps.dictionary_rate(problem, prepared, self.scalars.device("nu_dictionary", problem.z.dtype))
-            self._move(_steps.take_step(problem, self._atoms(problem.z), prepared, lambda: rate, self._project))
+            rate = dictionary_rate(problem, prepared, self.scalars.device("nu_dictionary", problem.z.dtype))
+            self._move(take_step(problem, self._atoms(problem.z), prepared, lambda: rate, self._project))
 
-    def _prepared(self, classes: Classes) -> _steps.Prepared:
+    def _prepared(self, classes: Classes) -> Prepared:
         like = classes.sizes
-        return _steps.prepare_step(
+        return prepare(
             self._atoms(like),
             classes,
             c=self.dim / self.eps_sq,
             weight=self._weight(like, classes.num_samples),
             nu_codes=self.scalars.device("nu_codes", like.dtype),
             cap_codes_step=self.cap_codes_step,
-            multiplier_rate=self.multiplier_rate,
             guard=self._guard(),
         )
 
     def _terms(self, problem: Problem, with_expansion: bool = True) -> VariationalTerms:
-        atoms = self._atoms(problem.z)
-        matched = None if atoms.multipliers is None else atoms.matched
-        return terms_of(
-            problem,
-            atoms.dictionary,
-            atoms.codes,
-            matched=matched,
-            focus=self.focus,
-            with_expansion=with_expansion,
-        )
+        return terms_of(problem, *self._atoms(problem.z), focus=self.focus, with_expansion=with_expansion)
 
     def _problem(self, z: Tensor, labels: Tensor) -> Problem:
         guard = self._guard()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from ..functional import normalize_rows
-from ..functional._linalg import full_precision, working_dtype
+from ..functional import full_precision, normalize_rows, working_dtype
 
 
 def reshaping_head(dim: int) -> nn.Sequential:

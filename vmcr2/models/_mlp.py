@@ -6,7 +6,7 @@ import math
 
 from torch import Tensor, nn
 
-from ..functional._inputs import check_count
+from ..functional import check_count
 from ._head import unit_rows
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from ..functional._inputs import check_count
+from ..functional import check_count
 from ._head import unit_rows
 
 INPUT_SHAPE = (1, 32, 32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d
 
-from ..functional._inputs import check_count
+from ..functional import check_count
 from ._fused_norm import norm_relu
 from ._head import reshaping_head, unit_rows
 

@@ -7,7 +7,7 @@ import math
 from torch import nn
 
 from .._shared import did_you_mean
-from ..functional._inputs import check_count
+from ..functional import check_count
 from ._mlp import MLP
 from ._mnist import INPUT_SHAPE, MNISTNet
 from ._preact import PreActResNet18

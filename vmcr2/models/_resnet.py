@@ -8,7 +8,7 @@ from typing import cast
 from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d
 
-from ..functional._inputs import check_count
+from ..functional import check_count
 from ._convolutions import convolve_3x3, convolve_stem
 from ._fused_norm import norm_alone, norm_relu, norm_relu_pool
 from ._head import reshaping_head, unit_rows

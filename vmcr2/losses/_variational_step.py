@@ -1,0 +1,127 @@
+"""A training step of the variational loss: Γ and Â move, and the features get their gradient, without the loss's value.
+
+The value costs a second factorisation of R^v and a second ΓᵀΓ, and only a log reads it. On a GPU, parts that do not
+wait for each other run on different CUDA streams (lanes), each with a flag of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .._shared import Aside
+from ..functional import (
+    Atoms,
+    Classes,
+    Guard,
+    Prepared,
+    Problem,
+    Scalar,
+    atom_terms,
+    dictionary_gradient,
+    dictionary_rate,
+    expansion_gradient,
+    expansion_with_gradients,
+    keep_finite,
+    model_coordinates,
+    move_codes,
+    move_dictionary,
+    prepare_step,
+    products_as_asked,
+    same_class_pairs,
+)
+from ._branch_guard import BranchGuard
+
+
+class Ahead(NamedTuple):
+    """What a step needs from the labels, Γ and Â only: it can be computed before the features are there."""
+
+    classes: Classes
+    prepared: Prepared
+
+
+def prepare(
+    atoms: Atoms,
+    classes: Classes,
+    *,
+    c: float,
+    weight: Scalar,
+    nu_codes: Scalar,
+    cap_codes_step: bool,
+    guard: Guard,
+) -> Prepared:
+    """The part of a step that needs no features; the dictionary's part of M runs beside R^v's factorisation."""
+    dictionary, codes = atoms
+    with Aside(dictionary, lane=3) as side:
+        terms = atom_terms(dictionary, codes, classes.proportions, classes.num_samples)
+    rates = expansion_with_gradients(dictionary, codes, classes.proportions, c, guard)
+    side.join()
+    return prepare_step(
+        codes, classes, rates, terms, c=c, weight=weight, nu_codes=nu_codes, cap_codes_step=cap_codes_step
+    )
+
+
+def take_step(
+    problem: Problem,
+    atoms: Atoms,
+    prepared: Prepared,
+    rate: Callable[[], Tensor],
+    project: Callable[[Tensor], Tensor],
+) -> Atoms:
+    """The rest of the step, on a checked problem. ``rate`` is called as late as possible: it may wait for a lane."""
+    z, classes = problem.z, problem.classes
+    dictionary, codes = atoms
+    with products_as_asked():
+        coordinates = z @ dictionary
+        squares = coordinates.square()
+        with Aside(z, lane=2) as moving:
+            new_codes = move_codes(prepared, classes, codes, squares, project)
+        gradient = dictionary_gradient(prepared, classes, z, coordinates)
+    new_dictionary = move_dictionary(dictionary, gradient, rate())
+    moving.join()
+    return keep_finite(atoms, Atoms(new_dictionary, new_codes), problem.guard)
+
+
+def step_and_gradient(
+    z: Tensor,
+    atoms: Atoms,
+    ahead: Ahead,
+    *,
+    eps_sq: float,
+    weight: Scalar,
+    nu_dictionary: Scalar,
+    project: Callable[[Tensor], Tensor],
+    batch_expansion: Tensor | None,
+    debias: bool,
+    focus: float,
+    guard: Guard,
+) -> tuple[Atoms, Tensor]:
+    """Algorithm 1's step, and ∂((μ/2m)M − β·R)/∂z at the new (Γ, Â). β = None leaves R out."""
+    classes, prepared = ahead
+    scale = 4.0 / len(z) * weight
+    first = BranchGuard(z, guard)
+    with Aside(z) as measuring:
+        problem = Problem(z, classes, same_class_pairs(z, classes, debias, first.guard), eps_sq, weight, guard)
+        rate = dictionary_rate(problem, prepared, nu_dictionary)
+    with Aside(z) as multiplying:
+        by_pairs = problem.pairs.moment_products * scale
+    second = BranchGuard(z, guard)
+    with Aside(z, lane=1) as expanding:
+        by_rate = None if batch_expansion is None else expansion_gradient(z, eps_sq, second.guard) * batch_expansion
+
+    def joined_rate() -> Tensor:
+        measuring.join()
+        return rate
+
+    new = take_step(problem, atoms, prepared, joined_rate, project)
+    model = model_coordinates(z, classes, new.dictionary, new.codes, scale, focus)
+    multiplying.join()
+    with products_as_asked():
+        gradient = torch.addmm(by_pairs, model, new.dictionary.T)
+    expanding.join()
+    first.report()
+    second.report()
+    return new, gradient if by_rate is None else gradient.sub_(by_rate)
