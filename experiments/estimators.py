@@ -123,7 +123,7 @@ def many_classes(method: str) -> dict[str, Any]:
 
 def main() -> None:
     """Run, save, print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workers", type=int, default=2)
     workers = parser.parse_args().workers
     accuracy = run_all(folds, [(data, method) for data in TABLES for method in METHODS], workers)

@@ -7,30 +7,18 @@ import torch
 
 from vmcr2.bench import _contenders as ways, latch, objectives
 from vmcr2.bench._measure import captured, peak_bytes
-from vmcr2.bench._rates import measured_rates
 
 pytestmark = pytest.mark.gpu
 
 SIZE = ways.Size("small", 512, 96, 20, 4)
 
 
-@pytest.fixture(scope="module")
-def rates() -> dict[str, float]:
-    return measured_rates(torch.device("cuda"))
-
-
-def test_the_rates_are_those_of_a_gpu(rates: dict[str, float]) -> None:
-    assert 5e12 < rates["float32_flops"] < rates["tf32_flops"] < rates["bfloat16_flops"]
-    assert rates["copy_bytes"] > 1e11
-
-
-def test_every_contender_is_measured_and_all_but_the_loop_in_a_graph(rates: dict[str, float]) -> None:
-    result = objectives.measure(SIZE, torch.device("cuda"), 0.0, rates)
+def test_every_contender_is_measured_and_all_but_the_loop_in_a_graph() -> None:
+    result = objectives.measure(SIZE, torch.device("cuda"), 0.0)
     for row in result["contenders"].values():
         assert "failed" not in row, row
         assert row["eager"]["median_ms"] > 0
         assert row["peak_mib"] > 0
-        assert 0 < row["share_of_products"] < 1
     shipped = {
         ways.EXACT,
         ways.EXACT_STEP,
@@ -71,8 +59,8 @@ def test_peak_memory_on_the_device() -> None:
     assert peak_bytes(lambda: torch.ones(2**20, device="cuda"), torch.device("cuda")) == 4 * 2**20
 
 
-def test_latching_is_measured(rates: dict[str, float]) -> None:
-    result = latch.measure(latch.LatchSize(5000, 100, 20, 4, with_eigh=True), torch.device("cuda"), 3, rates)
+def test_latching_is_measured() -> None:
+    result = latch.measure(latch.LatchSize(5000, 100, 20, 4, with_eigh=True), torch.device("cuda"), 3)
     assert result[latch.LATCH]["median_ms"] > 0
-    assert result[latch.MOMENTS]["median_ms"] < result[latch.LATCH]["median_ms"]
+    assert result["eigh_ms"] > 0
     assert 0.97 < result["energy_of_eigh"] < 1.01

@@ -80,7 +80,9 @@ def test_a_step_does_not_synchronise(objective: str, precision: str) -> None:
         torch.cuda.set_sync_debug_mode("default")
 
 
-@pytest.mark.parametrize("changes", [{"batch_expansion": 0.0}, {"debias": True}, {"codes": "flat"}, {"mu": 0.1}])
+@pytest.mark.parametrize(
+    "changes", [{"batch_expansion": 0.0}, {"debias": False}, {"codes": "flat", "codes_trace": 3.0}, {"mu": 0.1}]
+)
 def test_every_variant_is_captured(changes: dict[str, Any]) -> None:
     made = trainer("vmcr2", **changes)
     engine = engine_of(made, say=pytest.fail)

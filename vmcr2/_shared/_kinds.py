@@ -59,6 +59,17 @@ def described(kind: Any) -> str:
     return {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}[kind]
 
 
+def shown(value: Any) -> str:
+    """A setting's value as a person would type it."""
+    if isinstance(value, tuple | list):
+        return ",".join(map(shown, value))
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and float(f"{value:g}") == value:
+        return f"{value:g}"
+    return str(value)
+
+
 def _not_none(options: tuple[Any, ...]) -> Any:
     return next(option for option in options if option is not types.NoneType)
 

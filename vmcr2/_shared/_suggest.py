@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def did_you_mean(name: str, known: Iterable[str], *, also_called: dict[str, str] | None = None) -> str:
-    """``: did you mean lr?``, or an empty text where no known name is close.
+    """``: did you mean lr?``, or an empty text if no known name is close.
 
     ``also_called`` maps names that others use to ours.
 

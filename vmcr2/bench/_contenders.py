@@ -11,7 +11,6 @@ from torch import Tensor
 
 from ..functional import Backend, rate_reduction
 from ..losses import MCR2Loss, VMCR2Loss
-from . import _work as work
 from ._measure import Job
 from ._textbook import dense_variational_step
 
@@ -88,7 +87,6 @@ class Contender(NamedTuple):
     """An implementation of an objective."""
 
     make: Callable[[Batch], Ready]
-    work: Callable[[Size], work.Work]
     per_class: bool = False
     """Whether it uses d×d matrices for every class."""
     not_captured: str | None = None
@@ -138,28 +136,16 @@ def _dense(batch: Batch) -> Ready:
 CONTENDERS = {
     EXACT_LOOP: Contender(
         partial(_exact_by, "loop"),
-        lambda s: work.class_loop_work(s.m, s.d, s.k),
         per_class=True,
         not_captured="it waits for the device to find the samples of every class",
     ),
-    EXACT_DENSE: Contender(
-        partial(_exact_by, "covariance"), lambda s: work.dense_exact_work(s.m, s.d, s.k), per_class=True
-    ),
-    EXACT: Contender(partial(_exact, step=False), lambda s: work.exact_work(s.m, s.d, s.k)),
-    EXACT_STEP: Contender(partial(_exact, step=True), lambda s: work.exact_work(s.m, s.d, s.k)),
-    DENSE: Contender(_dense, lambda s: work.dense_variational_work(s.m, s.d, s.k, s.q), per_class=True),
-    VARIATIONAL: Contender(
-        partial(_variational, batch_expansion=0.0, step=False),
-        lambda s: work.variational_work(s.m, s.d, s.k, s.q, with_value=True, with_rate=False),
-    ),
-    VARIATIONAL_RATE: Contender(
-        partial(_variational, batch_expansion=0.1, step=False),
-        lambda s: work.variational_work(s.m, s.d, s.k, s.q, with_value=True, with_rate=True),
-    ),
-    VARIATIONAL_STEP: Contender(
-        partial(_variational, batch_expansion=0.1, step=True),
-        lambda s: work.variational_work(s.m, s.d, s.k, s.q, with_value=False, with_rate=True),
-    ),
+    EXACT_DENSE: Contender(partial(_exact_by, "covariance"), per_class=True),
+    EXACT: Contender(partial(_exact, step=False)),
+    EXACT_STEP: Contender(partial(_exact, step=True)),
+    DENSE: Contender(_dense, per_class=True),
+    VARIATIONAL: Contender(partial(_variational, batch_expansion=0.0, step=False)),
+    VARIATIONAL_RATE: Contender(partial(_variational, batch_expansion=0.1, step=False)),
+    VARIATIONAL_STEP: Contender(partial(_variational, batch_expansion=0.1, step=True)),
 }
 
 

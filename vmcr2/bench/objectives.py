@@ -33,7 +33,6 @@ from ._measure import (
     silent,
     summary,
 )
-from ._rates import measured_rates, rates_line, shares
 
 SIZES = [
     Size("MNIST, CIFAR-10", 1000, 128, 10, 20),
@@ -51,8 +50,8 @@ RATIOS = {
 }
 
 
-def measure(size: Size, device: torch.device, budget: float, rates: dict[str, Any]) -> dict[str, Any]:
-    """One size: times, peak memory and shares of every contender, and the ratios of the claims."""
+def measure(size: Size, device: torch.device, budget: float) -> dict[str, Any]:
+    """One size: times and peak memory of every contender, and the ratios of the claims."""
     batch = Batch(size, device)
     rows: dict[str, dict[str, Any]] = {}
     jobs: dict[str, Job] = {}
@@ -78,9 +77,6 @@ def measure(size: Size, device: torch.device, budget: float, rates: dict[str, An
     for name in jobs:
         if name in faults and bool(faults[name]):
             rows[name] = {"failed": "the loss set its fault flag: what was timed is not the objective"}
-            continue
-        best = min(rows[name][mode]["median_ms"] for mode in ("eager", "captured") if mode in rows[name])
-        rows[name] |= shares(CONTENDERS[name].work(size), best, rates)
     return {"size": size._asdict(), "contenders": rows, "ratios": _ratios(rows)}
 
 
@@ -121,20 +117,19 @@ def run(
         sizes = [*SIZES, MANY_CLASSES] if cuda else SIZES
     if budget is None:
         budget = 0.3 if cuda else 2.0
-    rates = measured_rates(device)
     results = []
     for size in sizes:
         say(f"batches of {size.m}, d {size.d}, {size.k} classes")
-        results.append(measure(size, device, budget, rates))
-    return {"benchmark": "objectives", "environment": environment(device), "rates": rates, "results": results}
+        results.append(measure(size, device, budget))
+    return {"benchmark": "objectives", "environment": environment(device), "results": results}
 
 
 def table(record: dict[str, Any]) -> str:
     """The figures as Markdown, as benchmarks/README.md holds them."""
     modes = ("eager", "captured") if record["environment"]["device"] == "cuda" else ("eager",)
     times = ["eager, ms (quartiles)", "in a CUDA graph, ms"] if len(modes) > 1 else ["median ms (quartiles)"]
-    headings = ["m, d, k, q", "contender", *times, "peak MiB", "of the product rate", "of the bandwidth"]
-    lines = [caption(record["environment"]) + ".", rates_line(record["rates"]), ""]
+    headings = ["m, d, k, q", "contender", *times, "peak MiB"]
+    lines = [caption(record["environment"]) + ".", ""]
     lines += ["| " + " | ".join(headings) + " |", "|---" * len(headings) + "|"]
     for result in record["results"]:
         size = Size(**result["size"])
@@ -147,10 +142,9 @@ def table(record: dict[str, Any]) -> str:
 
 def _cells(row: dict[str, Any], modes: tuple[str, ...]) -> list[str]:
     if "failed" in row:
-        return ["failed" if mode == "eager" else "–" for mode in modes] + ["–"] * 3
+        return ["failed" if mode == "eager" else "–" for mode in modes] + ["–"]
     times = [figure(row[mode]) if mode in row else "–" for mode in modes]
-    part = [f"{100 * row[name]:.2g} %" for name in ("share_of_products", "share_of_bandwidth")]
-    return [*times, f"{row['peak_mib']:.0f}", *part]
+    return [*times, f"{row['peak_mib']:.0f}"]
 
 
 def _remarks(results: list[dict[str, Any]]) -> list[str]:

@@ -17,10 +17,7 @@ def hold_out(split: Split, count: int, num_classes: int) -> tuple[Split, Split]:
     if not 0 < count < total:
         raise UserError(f"holdout must lie between 1 and {total - 1} for these {total} training images, got {count}")
     held = stratified(split.labels, count, num_classes, seed=_SEED)
-    return (
-        Split(split.images[~held], split.labels[~held]),
-        Split(split.images[held], split.labels[held]),
-    )
+    return (Split(split.images[~held], split.labels[~held]), Split(split.images[held], split.labels[held]))
 
 
 def stratified(labels: Tensor, count: int, num_classes: int, *, seed: int, keep: int = 0) -> Tensor:

@@ -28,16 +28,7 @@ from ._classes import (
     class_capacity as class_capacity,
 )
 from ._dictionary_rate import expansion_with_gradients as expansion_with_gradients
-from ._eigen import (
-    OVERSAMPLE as OVERSAMPLE,
-    ROUNDS as ROUNDS,
-    Moments as Moments,
-    Samples as Samples,
-    add_moments as add_moments,
-    eigenpair_source as eigenpair_source,
-    leading_eigenpairs as leading_eigenpairs,
-    pseudo_random as pseudo_random,
-)
+from ._eigen import add_moments as add_moments, pseudo_random as pseudo_random
 from ._inputs import (
     check_count as check_count,
     check_features as check_features,

@@ -54,13 +54,7 @@ class HardClasses:
     """
 
     def __init__(
-        self,
-        labels: Tensor,
-        num_classes: int,
-        dtype: torch.dtype,
-        max_class_size: int | None,
-        *,
-        vacant: bool = False,
+        self, labels: Tensor, num_classes: int, dtype: torch.dtype, max_class_size: int | None, *, vacant: bool = False
     ) -> None:
         self.labels = labels
         self.num_classes = num_classes

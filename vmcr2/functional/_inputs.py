@@ -94,8 +94,7 @@ def read_classes(
         num_classes = max(int(labels.max()) + 1, 1)
     bad = (labels < 0) | (labels >= num_classes)
     guard.report(
-        bad,
-        lambda: _first_bad(bad, f"labels must lie in 0..{num_classes - 1} (num_classes={num_classes}); see row"),
+        bad, lambda: _first_bad(bad, f"labels must lie in 0..{num_classes - 1} (num_classes={num_classes}); see row")
     )
     if not guard.raises:  # an index out of range would end the whole CUDA context
         labels = labels.clamp(0, num_classes - 1)
@@ -110,8 +109,7 @@ def _read_memberships(membership: Tensor, z: Tensor, num_classes: int | None, gu
     tolerance = 1e-3 if membership.dtype in (torch.float32, torch.float64) else 3e-2
     bad = ~((membership.sum(1) - 1).abs() <= tolerance) | (membership < -tolerance).any(1)
     guard.report(
-        bad,
-        lambda: _first_bad(bad, "labels: memberships must be ≥ 0 and sum to 1 in every row (softmax); see row"),
+        bad, lambda: _first_bad(bad, "labels: memberships must be ≥ 0 and sum to 1 in every row (softmax); see row")
     )
     coarse = membership.dtype in (torch.float16, torch.bfloat16)
     membership = membership.to(working_dtype(z)).clamp_min(0.0)

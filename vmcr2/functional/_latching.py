@@ -5,16 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ._eigen import (
-    MOMENT_BUDGET,
-    ROUNDS,
-    Batches,
-    Method,
-    Samples,
-    eigenpair_source,
-    leading_eigenpairs,
-    pseudo_random,
-)
+from ._eigen import MOMENT_BUDGET, ROUNDS, Batches, Method, Samples, eigenpair_source, leading_eigenpairs, pseudo_random
 from ._inputs import check_count
 from ._linalg import Guard, full_precision
 from ._projections import project_unit_columns

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from ._classes import Classes, safe_reciprocal
-from ._focus import focused
 from ._linalg import products_as_asked
 from ._pairs import Pairs
 
@@ -94,17 +93,11 @@ def codes_gradient(atoms: AtomTerms, data: DataTerms) -> Tensor:
     return 2.0 * (atoms.product - data.projected)
 
 
-def expanded(
-    z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor, pairs: Pairs, focus: float = 0.0
-) -> tuple[Tensor, Tensor]:
-    """D and ∂D/∂z = (4/m)(Ĉ_j − ΓDiag(Â_j)Γᵀ)z_i; with a focus the second part has the sample's weight."""
+def expanded(z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
+    """D and ∂D/∂z = (4/m)(Ĉ_j − ΓDiag(Â_j)Γᵀ)z_i."""
     m = len(z)
     model = modelled(z, classes, dictionary, codes)
-    energy = (model * z).sum(1)
-    if focus:
-        energy, weights = focused(energy, classes, codes, focus)
-        model = model * weights.unsqueeze(1)
-    cross = energy.sum() / m
+    cross = (model * z).sum(1).sum() / m
     own = (codes * atom_product(dictionary, codes, m) * classes.proportions).sum()
     return pairs.penalty - 2.0 * cross + own, (pairs.moment_products - model).mul_(4.0 / m)
 
@@ -115,20 +108,9 @@ def modelled(z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor) -> 
         return _coordinates(z, classes, dictionary, codes.T) @ dictionary.T
 
 
-def model_coordinates(
-    z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor, scale: Scalar, focus: float
-) -> Tensor:
-    """−``scale`` times the coordinates of the model in Γ, (m, q): times Γᵀ they are −scale·ΓDiag(Â_j)Γᵀ z_i.
-
-    With a focus each row has its sample's weight.
-    """
-    if not focus:
-        return _coordinates(z, classes, dictionary, codes.T * -scale)
-    with products_as_asked():
-        coordinates = z @ dictionary
-    model = coordinates * classes.spread(codes.T.contiguous())
-    weights = focused((coordinates * model).sum(1), classes, codes, focus)[1]
-    return model.mul_(weights.unsqueeze(1)) * -scale
+def model_coordinates(z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor, scale: Scalar) -> Tensor:
+    """−``scale`` times the coordinates of the model in Γ, (m, q): times Γᵀ they are −scale·ΓDiag(Â_j)Γᵀ z_i."""
+    return _coordinates(z, classes, dictionary, codes.T * -scale)
 
 
 def _coordinates(z: Tensor, classes: Classes, dictionary: Tensor, table: Tensor) -> Tensor:

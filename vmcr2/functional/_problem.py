@@ -32,11 +32,11 @@ class Problem:
         """d/ε²."""
         return self.z.shape[1] / self.eps_sq
 
-    def mismatch(self, dictionary: Tensor, codes: Tensor, focus: float = 0.0) -> Tensor:
-        """D = M/m², differentiable in the features, Γ and Â; with a focus, in the features only."""
+    def mismatch(self, dictionary: Tensor, codes: Tensor) -> Tensor:
+        """D = M/m², differentiable in the features, Γ and Â."""
         wants_dictionary, wants_codes = wants_gradient(dictionary), wants_gradient(codes)
         with torch.no_grad():
-            value, by_features = _mismatch.expanded(self.z, self.classes, dictionary, codes, self.pairs, focus)
+            value, by_features = _mismatch.expanded(self.z, self.classes, dictionary, codes, self.pairs)
             if wants_dictionary or wants_codes:
                 atoms = _mismatch.atom_terms(dictionary, codes, self.classes.proportions, len(self.z))
                 data = _mismatch.data_terms(self.z, self.classes, dictionary, codes)

@@ -23,12 +23,7 @@ class RateTerms(NamedTuple):
 
 @full_precision
 def coding_rate(
-    z: Tensor,
-    *,
-    eps_sq: float = 0.5,
-    backend: Backend = "auto",
-    validate: bool = True,
-    fault: Tensor | None = None,
+    z: Tensor, *, eps_sq: float = 0.5, backend: Backend = "auto", validate: bool = True, fault: Tensor | None = None
 ) -> Tensor:
     """R(Z) = ½ log det(I + d/(m ε²) ZᵀZ): nats to code the rows of z to precision ε (Eq. 1 of the paper).
 

@@ -67,14 +67,7 @@ def mismatch(
     if method == "precise":
         z, dictionary, codes = (tensor.detach().double() for tensor in (z, dictionary, codes))
     problem = build_problem(
-        z,
-        labels,
-        codes.shape[1],
-        eps_sq=1.0,
-        weight=1.0,
-        debias=debias,
-        max_class_size=max_class_size,
-        guard=guard,
+        z, labels, codes.shape[1], eps_sq=1.0, weight=1.0, debias=debias, max_class_size=max_class_size, guard=guard
     )
     value = len(z) ** 2 * problem.mismatch(dictionary, codes)
     return value.clamp_min(0.0) if method == "precise" and not debias else value
@@ -122,20 +115,14 @@ def variational_terms(
     return terms_of(problem, dictionary, codes)
 
 
-def terms_of(
-    problem: Problem, dictionary: Tensor, codes: Tensor, *, focus: float = 0.0, with_expansion: bool = True
-) -> VariationalTerms:
-    """Eq. 7 and R(z) of a checked problem; without ``with_expansion`` R(z) is given as 0.
-
-    With a focus the objective contains the logarithm's attraction. The mismatch is always M itself.
-    """
+def terms_of(problem: Problem, dictionary: Tensor, codes: Tensor, *, with_expansion: bool = True) -> VariationalTerms:
+    """Eq. 7 and R(z) of a checked problem; without ``with_expansion`` R(z) is given as 0."""
     proportions = problem.classes.proportions
     D = problem.mismatch(dictionary, codes)
     R_v = _expansion(dictionary, codes, proportions, problem.c, problem.guard)
     R_vc = rate.compression_value(codes, proportions, problem.c)
     R = expansion(problem.z, problem.eps_sq, "auto", problem.guard) if with_expansion else torch.zeros_like(R_v)
-    penalised = problem.mismatch(dictionary, codes, focus) if focus else D
-    return VariationalTerms(R_v, R_vc, len(problem.z) ** 2 * D, R_v - R_vc - problem.weight * penalised, R)
+    return VariationalTerms(R_v, R_vc, len(problem.z) ** 2 * D, R_v - R_vc - problem.weight * D, R)
 
 
 def _expansion(dictionary: Tensor, codes: Tensor, proportions: Tensor, c: float, guard: Guard) -> Tensor:

@@ -44,14 +44,7 @@ class Ahead(NamedTuple):
 
 
 def prepare(
-    atoms: Atoms,
-    classes: Classes,
-    *,
-    c: float,
-    weight: Scalar,
-    nu_codes: Scalar,
-    cap_codes_step: bool,
-    guard: Guard,
+    atoms: Atoms, classes: Classes, *, c: float, weight: Scalar, nu_codes: Scalar, cap_codes_step: bool, guard: Guard
 ) -> Prepared:
     """The part of a step that needs no features; the dictionary's part of M runs beside R^v's factorisation."""
     dictionary, codes = atoms
@@ -65,11 +58,7 @@ def prepare(
 
 
 def take_step(
-    problem: Problem,
-    atoms: Atoms,
-    prepared: Prepared,
-    rate: Callable[[], Tensor],
-    project: Callable[[Tensor], Tensor],
+    problem: Problem, atoms: Atoms, prepared: Prepared, rate: Callable[[], Tensor], project: Callable[[Tensor], Tensor]
 ) -> Atoms:
     """The rest of the step, on a checked problem. ``rate`` is called as late as possible: it may wait for a lane."""
     z, classes = problem.z, problem.classes
@@ -96,7 +85,6 @@ def step_and_gradient(
     project: Callable[[Tensor], Tensor],
     batch_expansion: Tensor | None,
     debias: bool,
-    focus: float,
     guard: Guard,
 ) -> tuple[Atoms, Tensor]:
     """Algorithm 1's step, and ∂((μ/2m)M − β·R)/∂z at the new (Γ, Â). β = None leaves R out."""
@@ -117,7 +105,7 @@ def step_and_gradient(
         return rate
 
     new = take_step(problem, atoms, prepared, joined_rate, project)
-    model = model_coordinates(z, classes, new.dictionary, new.codes, scale, focus)
+    model = model_coordinates(z, classes, new.dictionary, new.codes, scale)
     multiplying.join()
     with products_as_asked():
         gradient = torch.addmm(by_pairs, model, new.dictionary.T)

@@ -16,7 +16,6 @@ from ..functional import (
     VariationalTerms,
     attach_gradient,
     build_problem,
-    check_not_negative,
     check_positive,
     dictionary_rate,
     full_precision,
@@ -62,8 +61,6 @@ class VMCR2Loss(AtomState):
         codes: "free" (non-negative, as in the paper) or "flat" (always equal on the class's own atoms, as at the
             optimum; only the dictionary learns).
         codes_trace: the sum of a class's flat codes; unit features have 1.
-        focus: φ; samples far from their class's atoms are attracted more strongly than samples near them. The gradient
-            contains log(1 + φ·share) in place of a sample's share in them (docs/theory.md). 0 is Eq. 7.
         cap_codes_step: keep ν_A·λ_max(G₂)/‖G₂‖_F below 2, where the step on the codes would diverge.
         normalize: scale the rows of z to unit length first; finite for |z| ≤ 1e10. A zero row stays zero.
         max_class_size: the most samples of a class where shapes are fixed, as in :class:`MCR2Loss`.
@@ -103,7 +100,6 @@ class VMCR2Loss(AtomState):
         debias: bool = True,
         codes: CodesRule = "free",
         codes_trace: float = 1.0,
-        focus: float = 0.0,
         cap_codes_step: bool = True,
         normalize: bool = True,
         max_class_size: int | None = None,
@@ -112,7 +108,6 @@ class VMCR2Loss(AtomState):
         check_positive(eps_sq, "eps_sq")
         if scale is not None:
             check_positive(scale, "scale")
-        check_not_negative(focus, "focus")
         if mu is None and weight is None:
             weight = DEFAULT_WEIGHT
         weight_from(mu, weight, 1)
@@ -132,7 +127,6 @@ class VMCR2Loss(AtomState):
         self.eps_sq = float(eps_sq)
         self.scale = min(1.0, SCALED_DIM / dim) if scale is None else float(scale)
         self.debias = debias
-        self.focus = float(focus)
         self.cap_codes_step = cap_codes_step
 
     @full_precision
@@ -183,7 +177,6 @@ class VMCR2Loss(AtomState):
                 project=self._project,
                 batch_expansion=self.scalars.device("batch_expansion", x.dtype) if with_expansion else None,
                 debias=self.debias,
-                focus=self.focus,
                 guard=guard,
             )
             self._move(atoms)
@@ -238,7 +231,7 @@ class VMCR2Loss(AtomState):
         )
 
     def _terms(self, problem: Problem, with_expansion: bool = True) -> VariationalTerms:
-        return terms_of(problem, *self._atoms(problem.z), focus=self.focus, with_expansion=with_expansion)
+        return terms_of(problem, *self._atoms(problem.z), with_expansion=with_expansion)
 
     def _problem(self, z: Tensor, labels: Tensor) -> Problem:
         guard = self._guard()

@@ -295,17 +295,7 @@ def pool_backward_sums(
 
 @triton.jit
 def pool_backward_apply(
-    gradient,
-    x,
-    taken,
-    table,
-    means,
-    by_x,
-    total,
-    H: tl.constexpr,
-    W: tl.constexpr,
-    C,
-    BLOCK: tl.constexpr,
+    gradient, x, taken, table, means, by_x, total, H: tl.constexpr, W: tl.constexpr, C, BLOCK: tl.constexpr
 ):
     """The gradient of x."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)

@@ -17,12 +17,7 @@ MODELS = ("mnist-cnn", "resnet18", "preact18", "mlp")
 
 
 def build(
-    name: str,
-    *,
-    dim: int,
-    input_shape: tuple[int, ...],
-    hidden: tuple[int, ...] = (256, 256),
-    batch_norm: bool = False,
+    name: str, *, dim: int, input_shape: tuple[int, ...], hidden: tuple[int, ...] = (256, 256), batch_norm: bool = False
 ) -> nn.Module:
     """The featurizer called ``name`` for samples of ``input_shape``; its outputs are unit rows (n, dim).
 

@@ -1,21 +1,8 @@
 """Shows the results of runs: one HTML page, figures for a paper, tables. It reads run folders and nothing else."""
 
-from ._figures import write_figures
-from ._groups import group_runs
-from ._page import page, write_report
-from ._paper import paper_figures
-from ._read import RunRecord, read_run
-from ._tables import render, results_table, spread
-
-__all__ = [
-    "RunRecord",
-    "group_runs",
-    "page",
-    "paper_figures",
-    "read_run",
-    "render",
-    "results_table",
-    "spread",
-    "write_figures",
-    "write_report",
-]
+from ._figures import write_figures as write_figures
+from ._groups import group_runs as group_runs
+from ._page import page as page, write_report as write_report
+from ._paper import paper_figures as paper_figures
+from ._read import RunRecord as RunRecord, read_run as read_run
+from ._tables import render as render, results_table as results_table, spread as spread

@@ -24,7 +24,7 @@ class Spectra(NamedTuple):
 
 
 def spectra(run: RunRecord) -> Spectra | None:
-    """From the run folder; None where it has none."""
+    """From the run folder; None if it has none."""
     values = run.tensors.get("spectra")
     if values is None or values.ndim != 2 or not values.size:
         return None
@@ -98,7 +98,7 @@ class Angles(NamedTuple):
 
 
 def angles(run: RunRecord) -> Angles | None:
-    """From the run folder; None where it has none, or a single class."""
+    """From the run folder; None if it has none, or a single class."""
     smallest, mean = run.tensors.get("smallest_angles"), run.tensors.get("mean_angles")
     if smallest is None or mean is None or len(smallest) < 2:
         return None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from .._shared import shown
 from ._read import RunRecord
 
 _MANY = 8
@@ -63,10 +64,5 @@ def _label(run: RunRecord, firsts: list[RunRecord]) -> str:
     differing = sorted(
         name for name, value in run.deciding.items() if any(other.deciding.get(name) != value for other in namesakes)
     )
-    shown = [f"{name}={value_text(run.deciding[name])}" for name in differing[:4]]
-    return f"{run.recipe}, {', '.join(shown)}" + (", …" if len(differing) > 4 else "")
-
-
-def value_text(value: Any) -> str:
-    """A setting's value, short."""
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    texts = [f"{name}={shown(run.deciding[name])}" for name in differing[:4]]
+    return f"{run.recipe}, {', '.join(texts)}" + (", …" if len(differing) > 4 else "")

@@ -34,7 +34,7 @@ def chosen_classes(num_classes: int, count: int = _CLASSES) -> list[int]:
 
 
 def inner_products(run: RunRecord, per_class: int) -> InnerProducts | None:
-    """From the sampled training features of the run folder; None where it has none."""
+    """From the sampled training features of the run folder; None if it has none."""
     if "features" not in run.tensors or "labels" not in run.tensors or not run.num_classes:
         return None
     features, labels = run.tensors["features"], run.tensors["labels"]

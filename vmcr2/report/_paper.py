@@ -39,7 +39,7 @@ PAPER: dict[tuple[str, str], PaperFigures] = {
 
 
 def paper_figures(recipe: str, objective: str) -> PaperFigures | None:
-    """The paper's row for a recipe, literal or not; None where it has none.
+    """The paper's row for a recipe, literal or not; None if it has none.
 
     >>> paper_figures("cifar100-vmcr2-paper", "vmcr2").accuracy
     0.5872

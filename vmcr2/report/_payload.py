@@ -33,51 +33,35 @@ def lines(panel: Panel) -> dict[str, Any]:
 
 def inner_map(inner: InnerProducts, names: list[str]) -> dict[str, Any]:
     """|cosine| between samples; rows and columns are grouped by class."""
-    return {
-        "type": "map",
-        "kind": "inner",
-        "size": len(inner.values),
-        "layers": [{"label": "", "bits": 8, "data": packed(inner.values * 255, np.uint8)}],
-        "names": [names[j] for j in inner.classes],
-        "sizes": inner.sizes,
-        "full": 1,
-    }
+    shown = [names[j] for j in inner.classes]
+    return _map("inner", {"": inner.values * 255}, shown, size=len(inner.values)) | {"sizes": inner.sizes}
 
 
 def angle_map(angles: Angles, names: list[str]) -> dict[str, Any]:
     """Degrees between classes; the script shades what is close."""
-    layers = [("smallest angle", angles.smallest), ("mean angle", angles.mean)]
-    return {
-        "type": "map",
-        "kind": "angle",
-        "size": len(names),
-        "layers": [
-            {"label": label, "bits": 8, "data": packed(values / 90 * 255, np.uint8)} for label, values in layers
-        ],
-        "names": names,
-        "full": 90,
-    }
+    layers = {"smallest angle": angles.smallest / 90 * 255, "mean angle": angles.mean / 90 * 255}
+    return _map("angle", layers, names) | {"full": 90}
 
 
 def block_map(codes: Codes, names: list[str]) -> dict[str, Any]:
     """Which atoms a class uses, summed over blocks of atoms."""
-    return {
-        "type": "map",
-        "kind": "block",
-        "size": len(names),
-        "layers": [{"label": "", "bits": 8, "data": packed(np.sqrt(codes.blocks) * 255, np.uint8)}],
-        "names": names,
-        "full": 1,
-    }
+    return _map("block", {"": np.sqrt(codes.blocks) * 255}, names)
 
 
 def confusion_map(table: Array, names: list[str]) -> dict[str, Any]:
     """Counts; the script shades by share of the row."""
+    return _map("confusion", {"": table}, names, bits=16)
+
+
+def _map(
+    kind: str, layers: dict[str, Array], names: list[str], *, bits: int = 8, size: int | None = None
+) -> dict[str, Any]:
+    number: type[np.unsignedinteger[Any]] = np.uint8 if bits == 8 else np.uint16
     return {
         "type": "map",
-        "kind": "confusion",
-        "size": len(names),
-        "layers": [{"label": "", "bits": 16, "data": packed(table, np.uint16)}],
+        "kind": kind,
+        "size": len(names) if size is None else size,
+        "layers": [{"label": label, "bits": bits, "data": packed(values, number)} for label, values in layers.items()],
         "names": names,
         "full": 1,
     }
@@ -111,7 +95,7 @@ def atom_stems(codes: Codes, names: list[str]) -> dict[str, Any]:
 
 
 def angle_bars(angles: Angles) -> dict[str, Any]:
-    """How many pairs of classes are how far apart."""
+    """The histogram of the angles between classes."""
     return {"type": "bars", "counts": angles.histogram, "width": 90 / len(angles.histogram)}
 
 

@@ -50,7 +50,7 @@ def nearest_pictures(run: RunRecord) -> Array | None:
 
 
 def worst_pictures(run: RunRecord) -> tuple[Array, Array, Array] | None:
-    """Pictures (n, 1, channels, height, width), true labels and answers; None where the folder has none."""
+    """Pictures (n, 1, channels, height, width), true labels and answers; None if the folder has none."""
     try:
         found = run.tensors["worst_pictures"], run.tensors["worst_labels"], run.tensors["worst_predicted"]
     except KeyError:

@@ -104,7 +104,7 @@ class RunRecord:
         return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
     def names(self) -> list[str]:
-        """A name for every class: «class 17» where the run has none."""
+        """A name for every class: «class 17» if the run has none."""
         k = self.num_classes or 0
         return [self.class_names[j] if j < len(self.class_names) else f"class {j}" for j in range(k)]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import NamedTuple
 
+from .._shared import shown
 from ..runs import deciding_settings
-from ._groups import value_text
 from ._paper import PaperFigures, paper_figures
 from ._read import RunRecord
 
@@ -121,7 +121,7 @@ def departures(run: RunRecord) -> list[str]:
         return []
     usual = deciding_settings(recipe)
     return [
-        f"{name} {value_text(value)} instead of {value_text(usual[name]) if name in usual else 'none'}"
+        f"{name} {shown(value)} instead of {shown(usual[name]) if name in usual else 'none'}"
         for name, value in run.deciding.items()
         if name not in usual or value != usual[name]
     ]

@@ -18,7 +18,7 @@ from ._folder import read_tensors_with_metadata, write_tensors
 
 
 class Position(NamedTuple):
-    """Where a run stands: epochs and steps done, and seconds of training spent on them."""
+    """How far a run is: epochs and steps done, and their seconds of training."""
 
     epoch: int
     step: int
@@ -61,7 +61,7 @@ def load_checkpoint(path: Path, step: Step) -> Position:
 
 
 def read_position(path: Path) -> Position:
-    """Where the run stood when the checkpoint was written."""
+    """How far the run was when the checkpoint was written."""
     return _position(path, read_tensors_with_metadata(path)[1])
 
 

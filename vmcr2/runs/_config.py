@@ -43,7 +43,7 @@ class Config:
     """
 
     recipe: str = ""
-    """The recipe it came from; empty for one's own."""
+    """The recipe it came from; empty if there is none."""
     data: DataSettings = field(default_factory=DataSettings)
     model: ModelSettings = field(default_factory=ModelSettings)
     objective: ObjectiveSettings = field(default_factory=VMCR2Settings)
@@ -66,7 +66,7 @@ class Config:
         }
 
     def replace(self, **changes: Any) -> Config:
-        """The same with other values, by flat name. Another objective starts from its own defaults.
+        """A copy with other values, by flat name. Another objective starts from its own defaults.
 
         A name that does not exist, and a new value that cannot act in this run, are a :class:`UserError`.
         """
@@ -95,7 +95,7 @@ class Config:
         return Config(**parts)
 
     def with_settings(self, settings: list[str]) -> Config:
-        """The same after ``key=value`` texts. What they set must act in this run."""
+        """The same with the settings of ``key=value`` texts, which must act in this run."""
         changes: dict[str, Any] = {}
         for text in settings:
             name, equals, value = text.partition("=")
@@ -133,12 +133,12 @@ class Config:
         }
 
     def to_json(self) -> str:
-        """As ``config.json`` has it: the settings that act."""
+        """The text of ``config.json``: the settings that act."""
         return json.dumps(self.acting(), indent=1, ensure_ascii=False) + "\n"
 
     @classmethod
     def from_flat(cls, flat: Mapping[str, Any]) -> Config:
-        """Back from flat names, also of an earlier version.
+        """A configuration from flat names, also from those of an earlier version.
 
         Settings that could not act in the run are left out, and so are retired ones at their default.
         """
@@ -161,7 +161,7 @@ class Config:
 
     @classmethod
     def from_json(cls, text: str) -> Config:
-        """Back from ``config.json``."""
+        """A configuration from the text of ``config.json``."""
         try:
             return cls.from_flat(json.loads(text))
         except (TypeError, AttributeError, UserError, json.JSONDecodeError) as error:
@@ -201,7 +201,7 @@ def _settings_of(objective: Any) -> type[ObjectiveSettings]:
 
 
 def check_setting(name: str) -> None:
-    """A name that no objective has is a :class:`UserError`. It suggests the nearest name, or says what removed it."""
+    """A name that no objective has is a :class:`UserError`. It suggests a name, or says which version removed it."""
     if name in RETIRED:
         raise UserError(f"the setting {name} was removed in vmcr2 {RETIRED[name].version} (docs/tuning-log.md)")
     if name not in ALL_SETTINGS and name not in ("recipe", "objective"):
@@ -211,19 +211,15 @@ def check_setting(name: str) -> None:
 
 def _check_name(name: str, known: Mapping[str, Known], objective: ObjectiveSettings) -> None:
     check_setting(name)
-    if name in ALL_SETTINGS and name not in known:
-        raise UserError(f"{name} {_elsewhere(name, objective.name)}: leave it out")
-
-
-def _elsewhere(name: str, objective: str) -> str:
-    owners = [kind for kind, settings in OBJECTIVES.items() if name in settings.known()]
-    return f"acts with {' or '.join(owners)} only, and the objective is {objective}"
+    if name not in known and (reason := _idle(name, {"objective": objective.name}, known)):
+        raise UserError(f"{name} {reason}: leave it out")
 
 
 def _idle(name: str, flat: Mapping[str, Any], known: Mapping[str, Known]) -> str:
-    """Why a setting does nothing in a run; empty where it acts."""
+    """Why a setting does nothing in a run; empty if it acts."""
     if name in ALL_SETTINGS and name not in known:
-        return _elsewhere(name, flat["objective"])
+        owners = [kind for kind, settings in OBJECTIVES.items() if name in settings.known()]
+        return f"acts with {' or '.join(owners)} only, and the objective is {flat['objective']}"
     for other, values in known[name].rule.only_with.items() if name in known else ():
         if flat[other] not in values:
             return f"acts with {other} {' or '.join(map(str, values))} only, and {other} is {flat[other]}"

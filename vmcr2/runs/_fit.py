@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from .._shared import UserError
 from ..data import Source, open_data
@@ -57,3 +59,23 @@ def fit(
                 raise UserError(f"{other}: put back those that it was started with, or start a new run with --out")
             folder.remove_halves()
             return trainer.run(folder, listener, for_report)
+
+
+def evaluate_run(
+    path: Path | str, *, data_path: str | None = None, device: str = "auto", note: Callable[[str], None] = warnings.warn
+) -> dict[str, Any]:
+    """The figures of a finished run on the test set, recomputed from its weights; writes nothing.
+
+    ``note`` is called with a sentence if the training data are not those of the run.
+    """
+    folder = RunFolder(Path(path))
+    config = folder.read_config()
+    folder.read_summary()
+    chosen = choose_device(device)
+    source = open_data(config.data.name, data_path or config.data.path)
+    with forked_random(chosen):
+        trainer = Trainer(config, source, chosen)
+        trainer.restore(folder, note)
+        side = trainer.measure()
+        _, result = trainer.measure_unseen(side, source.test(), "test")
+    return result | side.figures

@@ -160,7 +160,7 @@ class RunFolder:
         return records
 
     def keep_metrics(self, last_epoch: int) -> None:
-        """Drop the lines of epochs that will be run again."""
+        """Remove the lines of epochs that will be trained again."""
         kept = [record for record in self.read_metrics() if record["epoch"] <= last_epoch]
         write_text(self.metrics, "".join(json.dumps(record) + "\n" for record in kept))
 

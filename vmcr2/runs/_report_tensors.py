@@ -25,12 +25,7 @@ _SHOWN = 1_000_000
 
 
 def evaluation_tensors(
-    side: TrainingSide,
-    train: Split,
-    unseen: Split,
-    unseen_features: Tensor,
-    num_classes: int,
-    shown: dict[str, Tensor],
+    side: TrainingSide, train: Split, unseen: Split, unseen_features: Tensor, num_classes: int, shown: dict[str, Tensor]
 ) -> dict[str, Tensor]:
     """Sampled features with labels, spectra, angles, codes, the confusion matrix, and pictures.
 

@@ -13,12 +13,9 @@ class Retired(NamedTuple):
     objective: str | None = None
 
 
+_ENDS = ("mu_end", "weight_end", "batch_expansion_end", "nu_dictionary_end", "nu_codes_end")
 RETIRED = {
-    "mu_end": Retired(None, "0.2.0", "vmcr2"),
-    "weight_end": Retired(None, "0.2.0", "vmcr2"),
-    "batch_expansion_end": Retired(None, "0.2.0", "vmcr2"),
-    "nu_dictionary_end": Retired(None, "0.2.0", "vmcr2"),
-    "nu_codes_end": Retired(None, "0.2.0", "vmcr2"),
+    **dict.fromkeys(_ENDS, Retired(None, "0.2.0", "vmcr2")),
     "keep_trace": Retired(False, "0.2.0", "vmcr2"),
     "multiplier_rate": Retired(0.0, "0.2.0", "vmcr2"),
     "focus": Retired(0.0, "0.2.0", "vmcr2"),

@@ -15,16 +15,7 @@ from torch import Tensor, nn
 from .._shared import UserError
 from ..data import Pictures, Source, Split, hold_out
 from ..functional import rate_reduction
-from ..training import (
-    Engine,
-    Loop,
-    Numerics,
-    Step,
-    TrainingError,
-    batch_figures,
-    embed,
-    epoch_order,
-)
+from ..training import Engine, Loop, Numerics, Step, TrainingError, batch_figures, embed, epoch_order
 from ._checkpoint import Position, load_checkpoint, save_checkpoint
 from ._config import Config
 from ._folder import RunFolder, write_tensors

@@ -22,11 +22,7 @@ def tuned(objective: str, data: str, dim: int, variant: str) -> Values:
 
 def _wide(objective: str, where: str) -> Values:
     """ResNet-18 with more dimensions than classes."""
-    values: Values = {
-        "nesterov": ours(True),
-        "schedule": changed("linear", where),
-        "average": ours(0.999, where),
-    }
+    values: Values = {"nesterov": ours(True), "schedule": changed("linear", where), "average": ours(0.999, where)}
     chosen: dict[str, Values] = {
         "vmcr2": {
             "lr": changed(0.1, "with the loss scaled by 0.05; " + where),

@@ -11,6 +11,11 @@ import numpy as np
 import torch
 
 
+def keep_arguments(estimator: object, arguments: dict[str, Any]) -> None:
+    """What scikit-learn asks of ``__init__``: every argument in an attribute of its name, as it was given."""
+    vars(estimator).update({name: value for name, value in arguments.items() if name != "self"})
+
+
 def whole(name: str, value: Any) -> int:
     """A whole number above 0."""
     if not _is_whole(value):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from ..classifiers import NearestSubspace
 from ..data import stratified
 from ..objectives import OBJECTIVES
-from ._arguments import check_components, whole
+from ._arguments import check_components, keep_arguments, number, whole
 from ._calibration import Array, fit_temperature
 from ._labels import encode, log_weights, need_pairs, need_two_classes
 from ._partial import PartialFit, head_of
@@ -98,27 +97,7 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
         verbose: int = 0,
         device: str = "cpu",
     ) -> None:
-        self.objective = objective
-        self.n_components = n_components
-        self.dim = dim
-        self.hidden = hidden
-        self.network = network
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.eps_sq = eps_sq
-        self.weight = weight
-        self.batch_expansion = batch_expansion
-        self.atoms_per_class = atoms_per_class
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.standardize = standardize
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.verbose = verbose
-        self.device = device
+        keep_arguments(self, locals())
 
     @undone_on_failure()
     def fit(self, X: Any, y: Any, **fit_params: Any) -> RateReductionClassifier:
@@ -194,8 +173,8 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
         plan = self._plan(num_classes, samples, self._seed())
         check_components(self.n_components, plan.dim, "the number of dimensions (dim)")
         whole("n_iter_no_change", self.n_iter_no_change)
-        if not isinstance(self.validation_fraction, Real) or not 0 <= self.validation_fraction < 1:
-            raise ValueError(f"validation_fraction must lie in [0, 1), got {self.validation_fraction!r}")
+        if number("validation_fraction", self.validation_fraction, zero=True) >= 1:
+            raise ValueError(f"validation_fraction must be below 1, got {self.validation_fraction!r}")
         return plan
 
     def _sample_weight(self, X: Array, fit_params: dict[str, Any]) -> Array:

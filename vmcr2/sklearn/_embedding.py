@@ -9,6 +9,7 @@ import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ._arguments import keep_arguments
 from ._base import RateReductionBase
 from ._calibration import Array
 from ._labels import encode, need_pairs, need_two_classes
@@ -52,22 +53,7 @@ class RateReductionEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         verbose: int = 0,
         device: str = "cpu",
     ) -> None:
-        self.n_components = n_components
-        self.objective = objective
-        self.hidden = hidden
-        self.network = network
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.eps_sq = eps_sq
-        self.weight = weight
-        self.batch_expansion = batch_expansion
-        self.atoms_per_class = atoms_per_class
-        self.standardize = standardize
-        self.random_state = random_state
-        self.verbose = verbose
-        self.device = device
+        keep_arguments(self, locals())
 
     @undone_on_failure()
     def fit(self, X: Any, y: Any) -> RateReductionEmbedding:

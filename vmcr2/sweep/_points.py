@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .._shared import shown
 from ..data import DATASETS
 from ..runs import ALL_SETTINGS, RECIPES, Config, UserError, check_setting
 
@@ -51,19 +52,8 @@ class Point:
         return f"{readable[:100]}-{self.id[:8]}"
 
 
-def shown(value: Any) -> str:
-    """A setting's value as a person would type it."""
-    if isinstance(value, tuple | list):
-        return ",".join(map(shown, value))
-    if value is None or isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float) and float(f"{value:g}") == value:
-        return f"{value:g}"
-    return str(value)
-
-
 def read_axes(texts: Sequence[str]) -> dict[str, list[str]]:
-    """The axes of ``key=v1,v2`` texts; values with commas of their own are separated by semicolons.
+    """The axes of ``key=v1,v2`` texts; values that contain commas are separated by semicolons.
 
     >>> read_axes(["lr=0.1,0.3", "hidden=256,256;512"])
     {'lr': ['0.1', '0.3'], 'hidden': ['256,256', '512']}

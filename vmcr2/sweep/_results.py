@@ -17,8 +17,8 @@ Record = dict[str, Any]
 class Results:
     """The lines of a sweep's folder, or of another file in it."""
 
-    def __init__(self, out: Path, name: str = "results.jsonl") -> None:
-        self.path = out / name
+    def __init__(self, out: Path) -> None:
+        self.path = out / "results.jsonl"
 
     def read(self) -> dict[str, Record]:
         """The lines by their points' identities. A line that a kill cut off is skipped: its run is made again."""

@@ -6,7 +6,8 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ._points import Point, shown
+from .._shared import shown
+from ._points import Point
 from ._results import Record
 
 _FIGURES = {

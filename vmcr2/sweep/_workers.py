@@ -72,18 +72,15 @@ def run_in_processes(
 
 
 @contextmanager
-def sharing(processes: int, on_cuda: bool, threads: int | None = None) -> Iterator[tuple[str | None, int | None]]:
-    """How several processes share the machine: (a word on it, threads for each or None for torch's own).
-
-    ``threads`` are for who wants another number on a CPU than an even share of its cores.
-    """
+def sharing(processes: int, on_cuda: bool) -> Iterator[tuple[str | None, int | None]]:
+    """How several processes share the machine: (a word on it, threads for each or None for torch's own)."""
     if processes <= 1:
-        yield None, threads
+        yield None, None
     elif on_cuda:
         with multi_process_service() as note:
             yield f"{processes} runs at a time, {note}", None
     else:
-        threads = threads or _even_share(processes)
+        threads = _even_share(processes)
         each = f", {threads} thread{'s' if threads > 1 else ''} each" if threads is not None else ""
         yield f"{processes} runs at a time{each}", threads
 

@@ -19,7 +19,6 @@ from ._average import WeightAverage
 from ._bfloat16_weights import BFloat16Weights
 from ._dropout import Dropouts
 from ._numerics import Numerics
-from ._optimizer import build_optimizer
 from ._samples import Samples, embed, epoch_order
 from ._settings import OptimSettings
 
@@ -162,3 +161,17 @@ class Step:
         """Whole batches of an epoch."""
         order = epoch_order(len(self.samples), self.seed, self.optim.epochs).to(self.numerics.device)
         return [part for part in torch.split(order, len(self.index)) if len(part) == len(self.index)]
+
+
+def build_optimizer(optim: OptimSettings, parameters: list[Tensor], rate: Tensor) -> torch.optim.Optimizer:
+    """Fused, with its rate in a tensor: a captured step reads it at every replay."""
+    if optim.optimizer == "adamw":
+        return torch.optim.AdamW(parameters, lr=rate, weight_decay=optim.weight_decay, fused=True)
+    return torch.optim.SGD(
+        parameters,
+        lr=rate,
+        momentum=optim.momentum,
+        weight_decay=optim.weight_decay,
+        nesterov=optim.nesterov,
+        fused=True,
+    )
