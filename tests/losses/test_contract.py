@@ -139,7 +139,7 @@ def test_under_compile_with_the_full_graph(loss: Loss) -> None:
             loss.batch_expansion = twin.batch_expansion = 0.1 * (seed + 1)
             loss.nu_codes = twin.nu_codes = 1.0 + seed
     assert not twin.fault
-    compiled(torch.full((M, D), torch.nan), labels)
+    compiled(torch.full((M, D), torch.nan, requires_grad=True), labels)  # not another graph
     assert twin.fault
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from vmcr2 import MCR2Loss, NearestSubspace, VMCR2Loss
 from vmcr2.functional import class_subspaces, latch, rate_reduction
 
-M, D, K = 12, 16, 5
+M, D, K = 9, 16, 5
 # softmax of a logit of 16 is 1e-7, the rounding of float32; of 36, that of float64; of 88, the end of float32's range
 LOGITS = [10.0, 15.5, 16.5, 25.0, 35.0, 37.0, 44.0, 50.0, 88.0, 91.0, 103.0, 104.0, 200.0]
 SINGLE = torch.float32
