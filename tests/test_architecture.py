@@ -111,9 +111,11 @@ def test_functional_imports_torch_and_nothing_else() -> None:
 
 
 def test_the_package_costs_little_beyond_torch() -> None:
+    """0.03 of torch's own time on an idle machine, which is 0.05 s; a ratio, because machines are shared."""
     script = (
-        "import time, torch; import sys; before = set(sys.modules); start = time.perf_counter(); import vmcr2; "
-        "took = time.perf_counter() - start; extra = {m.split('.')[0] for m in set(sys.modules) - before}; "
+        "import sys, time; start = time.perf_counter(); import torch; between = time.perf_counter(); "
+        "before = set(sys.modules); import vmcr2; took = (time.perf_counter() - between) / (between - start); "
+        "extra = {m.split('.')[0] for m in set(sys.modules) - before}; "
         "print(took, *sorted(extra & {'numpy', 'sklearn', 'typer', 'rich', 'matplotlib', 'jinja2', 'torchvision'}))"
     )
     runs = [
@@ -122,7 +124,7 @@ def test_the_package_costs_little_beyond_torch() -> None:
         ).stdout.split()
         for _ in range(3)
     ]
-    assert min(float(run[0]) for run in runs) < 0.1
+    assert min(float(run[0]) for run in runs) < 0.07
     assert all(len(run) == 1 for run in runs), runs
 
 

@@ -161,8 +161,8 @@ def test_zero_rows_have_a_value_and_a_finite_gradient() -> None:
 @pytest.mark.parametrize("number", [np.float32, np.float64, np.int64])
 def test_numbers_may_be_numpy_s(number: Callable[[float], float]) -> None:
     labels = Y.clone()
-    expected = VMCR2Loss(3, 4, atoms_per_class=1, weight=20, eps_sq=1, batch_expansion=2, focus=1)(Z, labels)
-    settings = {"weight": 20, "eps_sq": 1, "batch_expansion": 2, "focus": 1}
+    expected = VMCR2Loss(3, 4, atoms_per_class=1, weight=20, eps_sq=1, batch_expansion=2)(Z, labels)
+    settings = {"weight": 20, "eps_sq": 1, "batch_expansion": 2}
     loss = VMCR2Loss(3, 4, atoms_per_class=1, **{name: number(value) for name, value in settings.items()})
     assert torch.equal(loss(Z, labels), expected)
     assert type(loss.eps_sq) is type(loss.weight) is float

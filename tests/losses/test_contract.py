@@ -27,7 +27,6 @@ LOSSES: dict[str, Callable[[], Loss]] = {
     "VMCR2": variational(weight=5.0),
     "VMCR2 of the paper": variational(mu=1.0, batch_expansion=0.0, scale=1.0, debias=False),
     "VMCR2 flat": variational(codes="flat", codes_trace=4.0),
-    "VMCR2 focused": variational(focus=10.0),
 }
 
 

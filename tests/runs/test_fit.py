@@ -309,7 +309,7 @@ def test_a_finished_run_over_other_data_is_returned_with_a_word(finished: Finish
 def test_evaluating_over_other_data_says_so(
     finished: Finished, monkeypatch: pytest.MonkeyPatch, others: Source
 ) -> None:
-    monkeypatch.setattr("vmcr2.runs._evaluate_run.open_data", lambda name, path: others)
+    monkeypatch.setattr("vmcr2.runs._fit.open_data", lambda name, path: others)
     with pytest.warns(UserWarning, match=r"figures of these data are not those of its summary\.json"):
         assert evaluate_run(finished("vmcr2").folder, device="cpu")["test_accuracy"] < 1
 
