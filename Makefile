@@ -1,13 +1,17 @@
-# Two commands for people: `make train` and `make test`. Both set up .venv by themselves.
+# Two commands for people: `make train` and `make test`. Both install .venv first.
 PYTHON ?= python3
 BIN := .venv/bin
-# one thread per worker: two workers on two cores, and no oversubscription inside torch
+# one pytest worker per core, with one thread each
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --timeout 300
 
-# what `make train` hands on, e.g. make train ARGS='--objective ce --seed 3'
+# options for `make train`, e.g. make train ARGS='--objective ce --seed 3'
 ARGS ?=
 
-.PHONY: train test lint format wheel clean
+# the rooms whose tests compare numbers
+NUMERICAL = $(wildcard $(addprefix tests/,functional losses classifiers models objectives training))
+
+.PHONY: train test test-elsewhere lint format wheel clean
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "vmcr2 needs Python 3.11 or newer: make PYTHON=python3.11")'
@@ -20,7 +24,11 @@ train: .venv/ready
 	$(BIN)/python -m vmcr2 train $(ARGS)
 
 test: .venv/ready
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --timeout 300
+	$(PYTEST)
+
+# the numerical tests as on another machine: other vector instructions in torch and in MKL, another seed
+test-elsewhere: .venv/ready
+	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE VMCR2_TEST_SEED=1 $(PYTEST) $(NUMERICAL)
 
 lint: .venv/ready
 	$(BIN)/ruff format --check .

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from seeds import SEED
 from torch import Tensor
 from torch.nn.functional import interpolate
 
@@ -19,7 +20,7 @@ FIRST = torch.tensor(0)
 
 def random_images(count: int, *shape: int) -> Tensor:
     # from 1: black is padding and nothing else
-    return torch.randint(1, 256, (count, *shape), generator=torch.Generator().manual_seed(5)).to(torch.uint8)
+    return torch.randint(1, 256, (count, *shape), generator=torch.Generator().manual_seed(SEED + 5)).to(torch.uint8)
 
 
 def chi_square(cells: Tensor, count: int) -> float:
@@ -30,6 +31,11 @@ def chi_square(cells: Tensor, count: int) -> float:
     assert expected > 50
     statistic = ((observed - expected) ** 2 / expected).sum()
     return float((statistic - (count - 1)) / (2 * (count - 1)) ** 0.5)
+
+
+def assert_uniform(cells: Tensor, count: int) -> None:
+    """The largest of 630 statistics over 30 seeds is 4.5; a coin of 0.52 instead of 0.5 gives 16 in 15,000 throws."""
+    assert abs(chi_square(cells, count)) < 12
 
 
 # --- the hash ---------------------------------------------------------------------------------------------------------
@@ -57,7 +63,7 @@ def test_the_hash_is_splitmix64() -> None:
     signed = torch.tensor([s - 2**64 if s >= 2**63 else s for s in states])
     assert [value % 2**64 for value in mix(signed).tolist()] == published
     assert [splitmix(s) for s in states] == published
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(SEED)
     x = torch.randint(-(2**63), 2**63 - 1, (1000,), generator=generator)
     assert [value % 2**64 for value in mix(x).tolist()] == [splitmix(v) for v in x.tolist()]
 
@@ -65,19 +71,21 @@ def test_the_hash_is_splitmix64() -> None:
 def test_words_are_uniform_in_every_direction() -> None:
     """Over samples, over draws, over seeds, over the words of one sample, and for pairs of neighbours."""
     many = torch.arange(20_000)
-    over_samples = words(sample_keys(many, FIRST, 0), 0, 1)[:, 0]
-    over_draws = words(sample_keys(torch.tensor(7), many, 0)[:, None].flatten(), 0, 1)[:, 0]
-    over_seeds = torch.cat([words(sample_keys(torch.tensor([7]), FIRST, seed), 0, 1)[:, 0] for seed in range(2000)])
-    over_words = words(sample_keys(torch.tensor([7]), FIRST, 0), 0, 20_000)[0]
+    over_samples = words(sample_keys(many, FIRST, SEED), 0, 1)[:, 0]
+    over_draws = words(sample_keys(torch.tensor(7), many, SEED)[:, None].flatten(), 0, 1)[:, 0]
+    over_seeds = torch.cat(
+        [words(sample_keys(torch.tensor([7]), FIRST, seed), 0, 1)[:, 0] for seed in range(SEED, SEED + 2000)]
+    )
+    over_words = words(sample_keys(torch.tensor([7]), FIRST, SEED), 0, 20_000)[0]
     for drawn in (over_samples, over_draws, over_seeds, over_words):
-        assert abs(chi_square(below(drawn, 10), 10)) < 4
+        assert_uniform(below(drawn, 10), 10)
         pairs = below(drawn[:-1], 4) * 4 + below(drawn[1:], 4)
-        assert abs(chi_square(pairs, 16)) < 4
+        assert_uniform(pairs, 16)
         assert len(drawn.unique()) == len(drawn)
         u = unit(drawn)
         assert 0 <= u.min() < 0.01
         assert 0.99 < u.max() < 1
-        assert abs(float(u.mean()) - 0.5) < 4 * (12 * len(u)) ** -0.5
+        assert abs(float(u.mean()) - 0.5) < 5 * (12 * len(u)) ** -0.5
 
 
 def test_large_seeds_and_draws_do_not_collide() -> None:
@@ -114,23 +122,25 @@ def read_off(batch: Tensor, padding: int) -> tuple[Tensor, Tensor, Tensor]:
 def test_positions_and_flips_are_uniform_and_independent(height: int, size: int, padding: int, over: str) -> None:
     images = coordinates(15_000, height, height)
     if over == "samples":
-        batch = augment_crop(images, torch.arange(15_000), FIRST, seed=3, size=size, padding=padding)
+        batch = augment_crop(images, torch.arange(15_000), FIRST, seed=SEED + 3, size=size, padding=padding)
     else:
         index = torch.arange(50)
-        draws = [augment_crop(images, index, torch.tensor(d), seed=3, size=size, padding=padding) for d in range(300)]
+        draws = [
+            augment_crop(images, index, torch.tensor(d), seed=SEED + 3, size=size, padding=padding) for d in range(300)
+        ]
         batch = torch.cat(draws)
     top, left, flip = read_off(batch, padding)
     positions = 2 * padding + 1 + height - size
     assert top.min() == left.min() == 0
     assert top.max() == left.max() == positions - 1
     cells = (top * positions + left) * 2 + flip
-    assert abs(chi_square(cells, 2 * positions**2)) < 4
+    assert_uniform(cells, 2 * positions**2)
 
 
 def test_all_289_positions_of_the_papers_crop_are_equally_likely() -> None:
-    crops = decide_crop(torch.arange(60_000), FIRST, 0, (32, 32), 32, 8, True)
-    assert abs(chi_square(crops.top * 17 + crops.left, 289)) < 4
-    assert abs(float(crops.flip.double().mean()) - 0.5) < 4 * 0.5 / 60_000**0.5
+    crops = decide_crop(torch.arange(60_000), FIRST, SEED, (32, 32), 32, 8, True)
+    assert_uniform(crops.top * 17 + crops.left, 289)
+    assert abs(float(crops.flip.double().mean()) - 0.5) < 5 * 0.5 / 60_000**0.5
 
 
 def slow_crop(image: np.ndarray, top: int, left: int, flip: bool, size: int, padding: int) -> np.ndarray:
@@ -153,12 +163,12 @@ CROPS = [
 @pytest.mark.parametrize("flip", [True, False])
 def test_crops_equal_pad_slice_flip(shape: tuple[int, int, int], size: int, padding: int, flip: bool) -> None:
     images = random_images(40, *shape)
-    index = torch.randperm(40, generator=torch.Generator().manual_seed(1))[:30].repeat(2)
+    index = torch.randperm(40, generator=torch.Generator().manual_seed(SEED + 1))[:30].repeat(2)
     draw = torch.tensor(17)
-    batch = augment_crop(images, index, draw, seed=9, size=size, padding=padding, flip=flip)
+    batch = augment_crop(images, index, draw, seed=SEED + 9, size=size, padding=padding, flip=flip)
     assert batch.dtype == torch.float32
     assert batch.shape == (60, shape[0], size, size)
-    crops = decide_crop(index, draw, 9, shape[1:], size, padding, flip)
+    crops = decide_crop(index, draw, SEED + 9, shape[1:], size, padding, flip)
     assert crops.flip.any() == flip
     assert (crops.top > 0).any()
     for row, sample in enumerate(index.tolist()):
@@ -204,7 +214,7 @@ def test_the_result_does_not_depend_on_the_batch(name: str) -> None:
     whole = augment(images, index, draw, 1)
     for cut in (1, 7, 50):
         assert torch.equal(torch.cat([augment(images, part, draw, 1) for part in index.split(cut)]), whole)
-    order = torch.randperm(101, generator=torch.Generator().manual_seed(2))
+    order = torch.randperm(101, generator=torch.Generator().manual_seed(SEED + 2))
     assert torch.equal(augment(images, order, draw, 1), whole[order])
     assert torch.equal(augment(images, index.int(), draw, 1), whole)
 
@@ -214,10 +224,10 @@ def test_draws_seeds_and_samples_differ(name: str) -> None:
     """All images are one image, so what differs is the decision. A flip is the other one half the time."""
     augment, images = AUGMENTATIONS[name], random_images(1, 3, 24, 24).expand(400, 3, 24, 24)
     index = torch.arange(400)
-    base = augment(images, index, FIRST, 0)
-    assert torch.equal(augment(images, index, FIRST.clone(), 0), base)
-    others = [augment(images, index, torch.tensor(1), 0), augment(images, index, FIRST, 1), base.roll(1, 0)]
-    low, high = (0.4, 0.6) if "flip" in name else (0.95, 1.0)
+    base = augment(images, index, FIRST, SEED)
+    assert torch.equal(augment(images, index, FIRST.clone(), SEED), base)
+    others = [augment(images, index, torch.tensor(1), SEED), augment(images, index, FIRST, SEED + 1), base.roll(1, 0)]
+    low, high = (0.35, 0.65) if "flip" in name else (0.95, 1.0)
     for other in others:
         changed = (other != base).flatten(1).any(1).double().mean()
         assert low <= changed <= high
@@ -248,8 +258,8 @@ def test_values_are_float32_between_0_and_1(name: str) -> None:
 @pytest.mark.parametrize(("shape", "size"), [((3, 64, 64), 32), ((1, 20, 31), 12), ((2, 16, 16), 32)])
 def test_resized_crops_equal_slice_interpolate_flip(shape: tuple[int, int, int], size: int) -> None:
     images, index, draw = random_images(60, *shape), torch.arange(60).flip(0), torch.tensor(3)
-    batch = augment_resized_crop(images, index, draw, seed=2, size=size)
-    crops = decide_resized_crop(index, draw, 2, shape[1:], (0.08, 1.0), (3 / 4, 4 / 3), True)
+    batch = augment_resized_crop(images, index, draw, seed=SEED + 2, size=size)
+    crops = decide_resized_crop(index, draw, SEED + 2, shape[1:], (0.08, 1.0), (3 / 4, 4 / 3), True)
     assert len(crops.height.unique()) > 5
     assert crops.flip.any()
     for row, sample in enumerate(index.tolist()):
@@ -263,21 +273,21 @@ def test_resized_crops_equal_slice_interpolate_flip(shape: tuple[int, int, int],
 def test_resized_boxes_are_distributed_as_asked() -> None:
     """With shares of 0.25 to 0.5 and these aspects every first box fits, so both are exactly uniform."""
     n, side = 40_000, 1000
-    crops = decide_resized_crop(torch.arange(n), FIRST, 0, (side, side), (0.25, 0.5), (3 / 4, 4 / 3), True)
+    crops = decide_resized_crop(torch.arange(n), FIRST, SEED, (side, side), (0.25, 0.5), (3 / 4, 4 / 3), True)
     share = crops.height.double() * crops.width / side**2
     aspect = (crops.width.double() / crops.height).log() / np.log(4 / 3)
-    assert abs(chi_square(((share - 0.25) * 4 * 20).long().clamp(0, 19), 20)) < 4
-    assert abs(chi_square(((aspect + 1) * 10).long().clamp(0, 19), 20)) < 4
-    assert abs(float(torch.corrcoef(torch.stack([share, aspect]))[0, 1])) < 4 / n**0.5
+    assert_uniform(((share - 0.25) * 4 * 20).long().clamp(0, 19), 20)
+    assert_uniform(((aspect + 1) * 10).long().clamp(0, 19), 20)
+    assert abs(float(torch.corrcoef(torch.stack([share, aspect]))[0, 1])) < 5 / n**0.5
     for start, extent in ((crops.top, crops.height), (crops.left, crops.width)):
         assert start.min() >= 0
         assert (start + extent).max() <= side
         where = start.double() / (side - extent + 1)  # in [0, 1): uniform, whatever the box
-        assert abs(chi_square((where * 20).long(), 20)) < 4
+        assert_uniform((where * 20).long(), 20)
 
 
 def test_boxes_that_do_not_fit_are_drawn_again() -> None:
-    crops = decide_resized_crop(torch.arange(20_000), FIRST, 0, (64, 64), (0.08, 1.0), (3 / 4, 4 / 3), True)
+    crops = decide_resized_crop(torch.arange(20_000), FIRST, SEED, (64, 64), (0.08, 1.0), (3 / 4, 4 / 3), True)
     assert (crops.height <= 64).all()
     assert (crops.width <= 64).all()
     assert torch.minimum(crops.height, crops.width).min() >= 15  # sqrt(0.08 × 3/4) × 64 = 15.7, rounded
@@ -354,11 +364,11 @@ def test_plain_refuses_a_mixture() -> None:
 @pytest.mark.parametrize("size", [24, 11, 30])
 def test_flip_only_is_plain_or_its_mirror(size: int) -> None:
     images, index = random_images(2000, 1, 24, 24), torch.arange(2000)
-    batch, upright = flip_only(images, index, FIRST, seed=0, size=size), plain(images, index, size=size)
+    batch, upright = flip_only(images, index, FIRST, seed=SEED, size=size), plain(images, index, size=size)
     as_is = (batch == upright).flatten(1).all(1)
     mirrored = (batch == upright.flip(3)).flatten(1).all(1)
     assert (as_is ^ mirrored).all()
-    assert abs(float(mirrored.double().mean()) - 0.5) < 4 * 0.5 / 2000**0.5
+    assert abs(float(mirrored.double().mean()) - 0.5) < 5 * 0.5 / 2000**0.5
 
 
 def test_normalize() -> None:

@@ -17,7 +17,6 @@ def gradients(output: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
 @pytest.mark.parametrize("shape", [(32, 32), (8, 12), (2, 2)])
 def test_the_stem_over_blocks(channels: int, shape: tuple[int, int]) -> None:
-    torch.manual_seed(0)
     conv = nn.Conv2d(channels, 5, 7, stride=2, padding=3, bias=False).double()
     x = torch.randn(3, channels, *shape, dtype=torch.float64, requires_grad=True)
     plain, blocked = conv(x), blocked_stem(conv.weight, x)
@@ -35,7 +34,6 @@ def test_the_stem_of_an_odd_image_is_the_plain_one() -> None:
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("shape", [(1, 1), (2, 2), (1, 2), (3, 3), (4, 4)])
 def test_taps_on_padding_are_left_out(stride: int, shape: tuple[int, int]) -> None:
-    torch.manual_seed(0)
     conv = nn.Conv2d(6, 5, 3, stride=stride, padding=1, bias=False).double()
     x = torch.randn(4, 6, *shape, dtype=torch.float64, requires_grad=True)
     plain, trimmed = conv(x), convolve_3x3(conv, x)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from seeds import SEED
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -28,7 +29,7 @@ Case = tuple[nn.Module, Tensor]
 def case(request: pytest.FixtureRequest) -> Case:
     """A fresh network and a batch of noise for it, the same in every test."""
     make, shape = NETWORKS[request.param]
-    torch.manual_seed(1)
+    torch.manual_seed(SEED + 1)
     return make(), torch.randn(6, *shape)
 
 
@@ -66,7 +67,7 @@ def test_bfloat16_autocast_is_close_to_float32(case: Case) -> None:
     assert z.dtype == torch.float32
     assert on_the_sphere(z)
     assert not torch.equal(z, expected)  # the network itself did run in bfloat16
-    assert (z * expected).sum(1).min() > 0.999
+    assert (z * expected).sum(1).min() > 0.999  # at least 0.9998 over 25 seeds
 
 
 def test_the_sphere_is_reached_outside_autocast(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,10 +135,10 @@ def test_statistics_change_in_train_mode_only(case: Case) -> None:
 
 def test_initialisation_depends_on_the_seed_only(case: Case, request: pytest.FixtureRequest) -> None:
     make, _ = NETWORKS[request.node.callspec.params["case"]]
-    first, _ = case  # made after manual_seed(1)
-    torch.manual_seed(1)
+    first, _ = case  # made after this seed too
+    torch.manual_seed(SEED + 1)
     second = make().state_dict()
-    torch.manual_seed(2)
+    torch.manual_seed(SEED + 2)
     other = make().state_dict()
     for name, value in first.state_dict().items():
         assert torch.equal(value, second[name]), name
