@@ -268,8 +268,8 @@ def _delta_after_training(loss: VMCR2Loss, seed: int) -> float:
 def test_the_defaults_leave_a_collapsed_start(seed: int) -> None:
     """Half of the maximal ΔR in STEPS_FROM_COLLAPSE steps from a mean pairwise cosine of 0.99.
 
-    Over 20 seeds: half of it after 70 to 100 steps, 0.87 of it or more at the end. Over 200 seeds the mean cosine at the
-    start is at least 0.997.
+    Over 20 seeds: half of it after 70 to 100 steps, 0.87 of it or more at the end. The mean cosine at the start is at
+    least 0.997 over 200 seeds.
     """
     loss = VMCR2Loss(10, 40, atoms_per_class=4)
     assert (loss.weight, loss.batch_expansion, loss.scale, loss.debias) == (20.0, 0.1, 0.625, True)
