@@ -254,7 +254,7 @@ def _delta_after_training(loss: VMCR2Loss, seed: int) -> float:
     network, x, labels = _collapsed_start(seed)
     with torch.no_grad():
         z = torch.nn.functional.normalize(network(x), dim=1)
-    assert (z @ z.T).min() >= 0.98
+    assert (z @ z.T).mean() >= 0.99
     optimiser = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
     for _ in range(STEPS_FROM_COLLAPSE):
         optimiser.zero_grad()
@@ -266,9 +266,10 @@ def _delta_after_training(loss: VMCR2Loss, seed: int) -> float:
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_defaults_leave_a_collapsed_start(seed: int) -> None:
-    """Half of the maximal ΔR in STEPS_FROM_COLLAPSE steps from pairwise cosines ≥ 0.98.
+    """Half of the maximal ΔR in STEPS_FROM_COLLAPSE steps from a mean pairwise cosine of 0.99.
 
-    Over 20 seeds: cosines ≥ 0.987, half of it after 70 to 100 steps, 0.87 of it or more at the end.
+    Over 20 seeds: half of it after 70 to 100 steps, 0.87 of it or more at the end. The mean cosine at the start is at
+    least 0.997 over 200 seeds.
     """
     loss = VMCR2Loss(10, 40, atoms_per_class=4)
     assert (loss.weight, loss.batch_expansion, loss.scale, loss.debias) == (20.0, 0.1, 0.625, True)

@@ -22,7 +22,7 @@ Method = Literal["subspace", "eigh"]
 
 # The most floats of the k second moments: 1 GiB in float32.
 MOMENT_BUDGET = 2**28
-# Extra directions beside the wanted ones, and rounds. Decaying spectra lose at most 1e-5 of their energy, isotropic
+# Extra directions beside the wanted ones, and rounds. Decaying spectra lose at most 3e-5 of their energy, isotropic
 # ones, whose directions are all alike, up to 3 % (tests/functional/test_eigen.py).
 OVERSAMPLE = 10
 ROUNDS = 12
