@@ -406,7 +406,7 @@ def mistake(tmp_path: Path) -> Callable[..., None]:
         (("train", "--seed", "-1"), ("seed must be at least 0",)),
         (("train", "--holdout", "1437"), ("holdout must lie between 1 and 1436",)),
         (("train", "--objective", "mse"), ("--objective takes vmcr2, mcr2, ce, got 'mse'",)),
-        (("train", "digits-ce", "--objective", "vmcr2"), ("is for ce, but --objective says vmcr2",)),
+        (("train", "digits-ce", "--objective", "vmcr2"), ("is for ce, but --objective is vmcr2",)),
         (("train", "cifar100-d100", "--objective", "ce"), ("was not run with ce",)),
         (("train", "--device", "tpu"), ("device takes auto, cpu or cuda",)),
         (("train", "mnist"), ("MNIST was not found in data (does not exist)", "vmcr2 data pack mnist", "VMCR2_DATA")),
@@ -513,7 +513,7 @@ def test_stopping_a_run_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> No
     with monkeypatch.context() as early:
         early.setattr(_app, "fit", stop)
         said = in_process("train", "--out", "run")
-    assert (said.code, said.err) == (130, "vmcr2: stopped before the run had begun\n")
+    assert (said.code, said.err) == (130, "vmcr2: stopped before the run started\n")
     # after some epochs, without a checkpoint, with one, and in a folder with a name of vmcr2's own
     true_record = Trainer.record
 
@@ -524,11 +524,11 @@ def test_stopping_a_run_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(Trainer, "record", stop_at_three)
     said = in_process("train", "--epochs", "4", "--out", "run")
-    again = "`vmcr2 train --resume --out run` begins again with the first epoch"
+    again = "`vmcr2 train --resume --out run` starts again from the first epoch"
     assert said.code == 130
     assert said.err == f"vmcr2: stopped before the first checkpoint (checkpoint_seconds): {again}\n"
     said = in_process("train", "--epochs", "4", "--out", "saved", "--set", "checkpoint_seconds=0")
-    again = "`vmcr2 train --resume --out saved` goes on after epoch 2, from the last checkpoint"
+    again = "`vmcr2 train --resume --out saved` continues after epoch 2, from the last checkpoint"
     assert (said.code, said.err) == (130, f"vmcr2: stopped; {again}\n")
     said = in_process("train", "--epochs", "4", "--json")
     (own,) = Path("runs").iterdir()
@@ -541,7 +541,7 @@ def test_stopping_a_run_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_resuming_what_is_not_there_begins_it_and_says_so() -> None:
     said = in_process("train", "--resume", "--out", "new", "--epochs", "1")
-    assert said.out.startswith("there is no run in new yet: this one begins it\n")
+    assert said.out.startswith("there is no run in new yet: starting a new one\n")
     assert (said.code, said.err) == (0, "")
 
 
@@ -552,7 +552,7 @@ def test_resuming_a_finished_run_says_so_and_changes_nothing(trained: Trained) -
     before = tree(trained.folder)
     said = in_process("train", "--resume", "--out", str(trained.folder))
     assert (said.code, said.err) == (0, "")
-    assert said.out.startswith(f"{trained.folder} was finished already; nothing was changed.\n")
+    assert said.out.startswith(f"{trained.folder} was already finished; nothing has changed.\n")
     assert f"{trained.summary['test_accuracy']:.4f}" in said.out
     assert "epoch 1/" not in said.out
     again = in_process("train", "--resume", "--out", str(trained.folder), "--json")
@@ -598,7 +598,7 @@ def test_a_run_of_another_version_is_not_touched(
     for name in ("config.json", "summary.json"):
         (run / name).write_bytes((trained.folder / name).read_bytes())
     (run / "manifest.json").write_text(json.dumps({"format": 99}))
-    words = ("is of run-folder format 99",)
+    words = ("has run-folder format 99",)
     mistake("train", "--resume", "--out", str(run), words=words)
     mistake("evaluate", str(run), words=words)
 
@@ -681,7 +681,7 @@ def test_recipes_lists_every_name() -> None:
     assert result.exit_code == 0
     listed = {line.split()[0]: " ".join(line.split()[1:]) for line in result.stdout.splitlines() if "  " in line}
     assert listed == {name: make().title for name, make in RECIPES.items()}
-    assert result.stdout.splitlines()[-1] == f"Names that take --objective: {', '.join(FAMILIES)}"
+    assert result.stdout.splitlines()[-1] == f"Names to use with --objective: {', '.join(FAMILIES)}"
     assert strict(CliRunner().invoke(app, ["recipes", "--json"]).stdout) == listed
 
 

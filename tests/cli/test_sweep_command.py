@@ -165,7 +165,7 @@ def test_stopping_says_how_to_go_on(how: signal.Signals, monkeypatch: pytest.Mon
         time.sleep(10)
 
     monkeypatch.setattr(_sweep, "run_sweep", stop)
-    assert said_by("digits", "--out", "s") == (130, "", "vmcr2: stopped; the same command goes on with s\n")
+    assert said_by("digits", "--out", "s") == (130, "", "vmcr2: stopped; give the same command again to continue s\n")
 
 
 def test_on_a_terminal_the_best_so_far_is_in_sight(monkeypatch: pytest.MonkeyPatch) -> None:

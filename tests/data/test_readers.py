@@ -200,7 +200,7 @@ def test_paths_in_an_archive_lead_nowhere(tmp_path: Path) -> None:
 def test_another_sets_archive_is_refused(tmp_path: Path) -> None:
     write_cifar_binary(tmp_path, 10)
     file = tar(tmp_path / "cifar-10-batches-bin", tmp_path / "x.tar.gz")
-    with pytest.raises(DataError, match="holds cifar-10-batches-bin, which is no layout of CIFAR-100"):
+    with pytest.raises(DataError, match="holds cifar-10-batches-bin, which is not CIFAR-100"):
         open_data("cifar100", file)
     with pytest.raises(DataError, match="no layout of MNIST"):
         open_data("mnist", file)

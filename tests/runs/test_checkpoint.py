@@ -82,7 +82,7 @@ def test_it_has_the_mean_of_the_weights_and_needs_it_only_with_one(tmp_path: Pat
     assert other.average.steps == 4
     save_checkpoint(path, step(SEED, average=0.0), Position(1, 1, 1.0))
     assert load_checkpoint(path, step(SEED, average=0.0)).epoch == 1
-    with pytest.raises(UserError, match="has no mean of the weights: it is of a run with average 0"):
+    with pytest.raises(UserError, match="has no averaged weights: it belongs to a run with average 0"):
         load_checkpoint(path, other)
 
 

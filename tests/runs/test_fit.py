@@ -250,7 +250,7 @@ def test_resuming_a_finished_run_changes_nothing(finished: Finished) -> None:
     before = files(first.folder)
     again = fit(config, out=first.folder, resume=True)
     assert again.summary == first.summary
-    with pytest.raises(UserError, match="was started with other settings: --resume takes the run's own"):
+    with pytest.raises(UserError, match="was started with other settings: --resume uses the run's own settings"):
         fit(config.replace(lr=0.2), out=first.folder, resume=True)
     with pytest.raises(UserError, match="already there"):
         fit(config, out=first.folder)

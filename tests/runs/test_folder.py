@@ -247,7 +247,7 @@ def test_a_run_killed_while_its_folder_was_made_is_begun_by_resuming(
         folder.config.rename(tmp_path / "run" / ".config.json.77.tmp")
     monkeypatch.undo()
     assert not folder.config.exists()  # with it, it would be a run
-    with pytest.raises(UserError, match="is already there: choose another --out, or --resume to go on with it"):
+    with pytest.raises(UserError, match="is already there: choose another --out, or --resume to continue it"):
         folder.create(Config(), MANIFEST)
     folder.create(Config().replace(lr=1.0), MANIFEST, resume=True)
     assert folder.read_config().optim.lr == 1.0
@@ -324,7 +324,7 @@ def test_another_format_is_refused(tmp_path: Path, found: object) -> None:
     with pytest.raises(UserError) as caught:
         folder.read_config()
     message = str(caught.value)
-    assert f"is of run-folder format {found}" in message
+    assert f"has run-folder format {found}" in message
     assert f"reads format {FORMAT}" in message
     assert __version__ in message
     assert contents(tmp_path) == before

@@ -120,7 +120,7 @@ def test_what_breaks_is_named_and_the_checkpoint_is_from_before(
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"batch_size": 1}, "a batch of 1 cannot be normalised by BatchNorm: batch_size must be at least 2"),
+        ({"batch_size": 1}, "BatchNorm needs at least two samples: set batch_size to at least 2"),
         ({"mean": (0.5, 0.5), "std": (1.0, 1.0)}, "these settings do not fit the images of digits"),
         ({"model": "mpl"}, "mlp"),
         ({"holdout": 1437}, "holdout must lie between 1 and 1436"),

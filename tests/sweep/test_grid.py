@@ -66,7 +66,7 @@ def test_a_value_given_twice_is_one_point() -> None:
         (["mu=1", "weight=2"], "mu or weight"),
         (["momentum=0,0.9"], r"nesterov needs momentum above 0 .*momentum=0\)"),
         (["device=cpu,cuda"], "cannot go over device"),
-        (["objective=ce,mcr2"], "choose another by --objective"),
+        (["objective=ce,mcr2"], "choose another objective with --objective"),
     ],
 )
 def test_what_is_wrong_with_a_grid_is_said(texts: list[str], words: str) -> None:

@@ -424,7 +424,7 @@ def test_an_interrupted_sweep_stops_its_workers_and_says_how_to_go_on(tmp_path: 
     os.killpg(process.pid, signal.SIGINT)  # Ctrl-C reaches the workers too
     stdout, stderr = process.communicate(timeout=30)
     assert process.returncode == 130, (stdout, stderr)
-    assert stderr == f"vmcr2: stopped; the same command goes on with {out}\n"
+    assert stderr == f"vmcr2: stopped; give the same command again to continue {out}\n"
     assert not [pid for pid in workers if alive(pid)]
     said = 1 + stdout.count("] lr=")
     # a signal may come between a line and its announcement

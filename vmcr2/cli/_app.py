@@ -33,7 +33,7 @@ from ._settings import given_changes, names_of, refuse_twice
 from ._sweep import sweep
 
 app = typer.Typer(
-    help="Train networks whose features fall into orthogonal class subspaces: MCR², V-MCR², cross-entropy.",
+    help="Train networks whose features lie on orthogonal class subspaces: MCR², V-MCR², cross-entropy.",
     epilog="Start with: vmcr2 train   (scikit-learn's digits, under a minute on a CPU)",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -74,7 +74,9 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     pass
 
@@ -84,36 +86,38 @@ def train(
     recipe: Annotated[
         str | None, typer.Argument(help="A recipe's name, or a data set's: see `vmcr2 recipes`. digits by default.")
     ] = None,
-    data: Annotated[Path | None, typer.Option(help="Where the data lie: a packed file or a folder.")] = None,
-    objective: Annotated[str | None, typer.Option(help="vmcr2, mcr2 or ce; vmcr2 unless the recipe says.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Where the data are: a packed file or a folder.")] = None,
+    objective: Annotated[str | None, typer.Option(help="vmcr2, mcr2 or ce; vmcr2 by default, or the recipe's.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; runs/NAME-SEED-TIME by default.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Instead of the recipe's.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the data; the recipe's by default.")] = None,
     holdout: Annotated[
-        int | None, typer.Option(help="Training images to set aside; the test set stays unread.")
+        int | None, typer.Option(help="Training images to set aside. The test set is then not read.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of start, order, augmentation and dropout.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of first weights, order, augmentation and dropout.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other setting.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other setting; repeatable.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Train by a recipe and evaluate.
+    """Train with a recipe, evaluate, and make a report.
 
     \b
-    vmcr2 train                                   the embedded digits, V-MCR²
+    vmcr2 train                                   digits (part of scikit-learn), V-MCR²
     vmcr2 train digits --objective ce             the same with cross-entropy
     vmcr2 train cifar100 --data ~/data --seed 1   from a packed file or the standard files
     vmcr2 train cifar100 --holdout 5000 --set lr=0.1 --set weight=10
-    vmcr2 train --resume --out runs/mine          go on where it was stopped
+    vmcr2 train --resume --out runs/mine          continue where it stopped
     """
     changes = given_changes(data, epochs=epochs, holdout=holdout, seed=seed, device=device)
     if resume and out is None:
-        raise UserError("--resume needs --out, the folder of the run to go on with")
+        raise UserError("--resume needs --out: the folder of the run to continue")
     config = _configured(recipe, objective, changes, set_ or [], out if resume else None)
     finished = out is not None and resume and RunFolder(out).finished
     with display_for(quiet=as_json) as listener:
         if out is not None and resume and not out.exists():
-            listener.note(f"there is no run in {out} yet: this one begins it")
+            listener.note(f"there is no run in {out} yet: starting a new one")
         try:
             run = fit(config, out=out, resume=resume, listener=listener)
         except KeyboardInterrupt:
@@ -125,7 +129,7 @@ def train(
         typer.echo(json.dumps({"folder": str(run.folder), "report": str(page) if page else None} | run.summary))
     else:
         if finished:
-            typer.echo(f"{run.folder} was finished already; nothing was changed.")
+            typer.echo(f"{run.folder} was already finished; nothing has changed.")
         print_summary(run.summary, run.config, run.folder)
         if page is not None:
             typer.echo(f"report: {page}")
@@ -133,12 +137,12 @@ def train(
 
 def _stopped(folder: Path | None) -> str:
     if folder is None or not RunFolder(folder).config.exists():
-        return "stopped before the run had begun"
+        return "stopped before the run started"
     again = f"`vmcr2 train --resume --out {folder}`"
     checkpoint = RunFolder(folder).checkpoint
     if not checkpoint.exists():
-        return f"stopped before the first checkpoint (checkpoint_seconds): {again} begins again with the first epoch"
-    return f"stopped; {again} goes on after epoch {read_position(checkpoint).epoch}, from the last checkpoint"
+        return f"stopped before the first checkpoint (checkpoint_seconds): {again} starts again from the first epoch"
+    return f"stopped; {again} continues after epoch {read_position(checkpoint).epoch}, from the last checkpoint"
 
 
 def _configured(
@@ -149,7 +153,7 @@ def _configured(
         raise UserError(f"--objective takes {', '.join(OBJECTIVES)}, got {objective!r}")
     if resumed is not None and RunFolder(resumed).config.exists():
         if changes or settings or objective is not None:
-            raise UserError(f"--resume takes the settings of {resumed}: give no others")
+            raise UserError(f"--resume uses the settings of {resumed}: leave all other settings out")
         config = RunFolder(resumed).read_config()
         if recipe is not None and find_recipe(recipe).config.recipe != config.recipe:
             raise UserError(
@@ -162,11 +166,11 @@ def _configured(
 @app.command()
 def evaluate(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    data: Annotated[Path | None, typer.Option(help="Where the data lie, if they have moved.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Where the data are, if they have moved.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     as_json: Json = False,
 ) -> None:
-    """Evaluate a finished run on the test set anew, from its weights.
+    """Evaluate a finished run on the test set again, from its weights.
 
     \b
     vmcr2 evaluate runs/digits-vmcr2-seed0-…
@@ -180,7 +184,9 @@ def evaluate(
 
 @app.command()
 def recipes(
-    name: Annotated[str | None, typer.Argument(help="Show every value of this one, and where it comes from.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Show every value of this recipe, and where it comes from.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List the recipes, or show one.
@@ -197,7 +203,7 @@ def recipes(
         width = max(map(len, listed))
         for key, title in listed.items():
             typer.echo(f"{key:{width}}  {title}")
-        typer.echo(f"\nNames that take --objective: {', '.join(FAMILIES)}")
+        typer.echo(f"\nNames to use with --objective: {', '.join(FAMILIES)}")
         return
     found = find_recipe(name)
     values = found.config.acting()

@@ -17,12 +17,12 @@ bench_app = typer.Typer(no_args_is_help=True)
 
 Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the raw figures here.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-Threads = Annotated[int | None, typer.Option(help="Of a CPU; torch's own number by default.")]
+Threads = Annotated[int | None, typer.Option(help="CPU threads; torch's own number by default.")]
 
 
 @bench_app.command()
 def objectives(json_: Json = None, device: Device = "auto", threads: Threads = None) -> None:
-    """Time the objectives, forward + backward, against the textbook, at the batch shapes of the paper's data sets.
+    """Time the objectives, forward + backward, against textbook code, at the batch shapes of the paper's data sets.
 
     \b
     vmcr2 bench objectives
@@ -43,7 +43,9 @@ def epoch(
     data: Annotated[
         list[str] | None, typer.Option(help="A data set; all four on a GPU, mnist on a CPU. Repeatable.")
     ] = None,
-    images: Annotated[int | None, typer.Option(help="Fewer than the data set has; two batches on a CPU.")] = None,
+    images: Annotated[
+        int | None, typer.Option(help="Use fewer images than the data set has; by default two batches on a CPU.")
+    ] = None,
 ) -> None:
     """Time epochs of every objective with the paper's network, on random images of a data set's size.
 
@@ -84,7 +86,7 @@ def _say(text: str) -> None:
 def _prepared(target: Path | None, device: str, threads: int | None) -> torch.device:
     """The device. Mistakes in the options are found before anything is measured."""
     if target is not None and (target.is_dir() or not target.parent.is_dir()):
-        raise UserError(f"--json names the file to write: {target} is a folder, or its folder is not there")
+        raise UserError(f"--json takes a file to write: {target} is a folder, or its folder does not exist")
     if threads is not None:
         if threads < 1:
             raise UserError(f"--threads must be at least 1, got {threads}")

@@ -17,7 +17,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text."
 
 @data_app.command("list")
 def list_(as_json: Json = False) -> None:
-    """The data sets that vmcr2 reads, and which of them it finds here.
+    """List the data sets that vmcr2 can read, and where it finds them.
 
     \b
     vmcr2 data list
@@ -60,7 +60,7 @@ def pack_(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Pack the standard files into one that loads in a second.
+    """Pack the standard files into one file that loads in a second.
 
     \b
     vmcr2 data pack cifar100 --from ~/downloads/cifar-100-binary

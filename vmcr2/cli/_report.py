@@ -26,21 +26,24 @@ class Form(enum.StrEnum):
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folders, finished or not.")],
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="The page; RUN/report.html of one run, ./report.html of several.")
+        Path | None,
+        typer.Option(
+            "-o", "--out", help="The page; by default RUN/report.html for one run, ./report.html for several."
+        ),
     ] = None,
     figures: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write every picture here too, as SVG and PNG.")
     ] = None,
     table: Annotated[
-        Form | None, typer.Option(help="Print the table over the runs (paper, ours, ± over seeds) and make no page.")
+        Form | None, typer.Option(help="Print only the table of all runs (paper, ours, ± over seeds); make no page.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
 ) -> None:
-    """Make one HTML page of what was learned; of several runs, a comparison.
+    """Make one HTML page that shows what a run learned, or compares several runs.
 
     \b
     vmcr2 report runs/mine                       the page, in the run's folder
-    vmcr2 report runs/* -o compared.html         several runs over each other
+    vmcr2 report runs/* -o compared.html         several runs on one page
     vmcr2 report runs/mine --figures pictures    SVG and PNG for a paper
     vmcr2 report runs/* --table latex            paper, ours, ± over seeds
     """

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..runs import UserError
 
-_SPELT = {"own": "an option of its own", "grid": "--grid", "set": "--set"}
+_SPELT = {"own": "its own option", "grid": "--grid", "set": "--set"}
 
 
 def given_changes(data: Path | None, **options: Any) -> dict[str, Any]:

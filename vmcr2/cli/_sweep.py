@@ -22,24 +22,33 @@ from ._settings import given_changes, names_of, refuse_twice
 
 def sweep(
     recipe: Annotated[str, typer.Argument(help="A recipe's name, or a data set's: see `vmcr2 recipes`.")],
-    out: Annotated[Path, typer.Option(help="The sweep's folder. Points with a line there are not made again.")],
+    out: Annotated[Path, typer.Option(help="The sweep's folder. Points that have a result there are not run again.")],
     axes: Annotated[
         list[str] | None,
         typer.Option(
-            "--grid", metavar="KEY=V1,V2", help="Values of a setting; the product of all. ; if they have commas."
+            "--grid",
+            metavar="KEY=V1,V2",
+            help="Values of a setting; repeatable. Separate values that contain commas by ;",
         ),
     ] = None,
-    seeds: Annotated[str | None, typer.Option("--seeds", "--seed", metavar="0,1", help="One run for each.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Where the data lie: a packed file or a folder.")] = None,
-    objective: Annotated[str | None, typer.Option(help="vmcr2, mcr2 or ce; vmcr2 unless the recipe says.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Instead of the recipe's.")] = None,
+    seeds: Annotated[
+        str | None, typer.Option("--seeds", "--seed", metavar="0,1", help="Seeds; one run for each.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Where the data are: a packed file or a folder.")] = None,
+    objective: Annotated[str | None, typer.Option(help="vmcr2, mcr2 or ce; vmcr2 by default, or the recipe's.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the data; the recipe's by default.")] = None,
     holdout: Annotated[
-        int | None, typer.Option(help="Training images to choose by; 5000 of a large set, a fifth of a small one.")
+        int | None,
+        typer.Option(help="Training images to compare on; by default 5000 of a large set, a fifth of a small one."),
     ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="For every point.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting for every point; repeatable.")
+    ] = None,
     parallel: Annotated[int, typer.Option(help="Runs at a time; about 3 on a GPU.")] = 1,
-    keep_weights: Annotated[bool, typer.Option("--keep-weights", help="Keep more than the figures of a run.")] = False,
+    keep_weights: Annotated[
+        bool, typer.Option("--keep-weights", help="Keep weights, checkpoints and evaluation files too.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
 ) -> None:
     """Train at every point of a grid and compare on held-out training images; the test set is never read.
@@ -48,7 +57,7 @@ def sweep(
     vmcr2 sweep digits --grid lr=0.1,0.3 --seeds 0,1 --out sweeps/lr
     vmcr2 sweep cifar100 --epochs 100 --grid lr=0.1,0.3 --grid weight=10,20,40 --parallel 3 --out sweeps/a
     vmcr2 sweep digits --grid 'hidden=256,256;512' --out sweeps/hidden
-    The same command again goes on where it was stopped, and makes what was added to the grid.
+    Give the same command again to continue a stopped sweep, or to add points to the grid.
     """
     changes = given_changes(data, epochs=epochs, holdout=holdout, device=device)
     varied = read_axes(axes or [])
@@ -58,7 +67,7 @@ def sweep(
         try:
             done = run_sweep(points, out, parallel=parallel, keep_weights=keep_weights, listener=display)
         except KeyboardInterrupt:
-            print(f"vmcr2: stopped; the same command goes on with {out}", file=sys.stderr)
+            print(f"vmcr2: stopped; give the same command again to continue {out}", file=sys.stderr)
             raise typer.Exit(130) from None
     rows = rank(done.points, done.records)
     if as_json:
@@ -87,11 +96,11 @@ def _points(
     said = holdout is not None or "holdout" in names_of(settings)
     if said and base.data.holdout == 0:
         raise UserError(
-            "holdout must be above 0 in a sweep, which never reads the test set: leave it out for a default"
+            "holdout must be above 0 in a sweep, which never reads the test set: leave it out to use the default"
         )
     if seeds is not None:
         if "seed" in axes:
-            raise UserError("--seeds and --grid seed=… say the same: give one of them")
+            raise UserError("--seeds and --grid seed=… set the same: leave one out")
         axes = axes | read_axes([f"seed={seeds}"])
     return grid(base, axes)
 

@@ -182,7 +182,9 @@ def plain(images: Tensor, index: Tensor, *, size: int) -> Tensor:
     if height >= size and width >= size:
         zero = torch.zeros_like(index, dtype=torch.int64)
         return _to_unit(resample(images, index, zero, zero, zero + height, zero + width, size))
-    raise DataError(f"images of {height}×{width} are neither inside nor outside {size}×{size}: choose another size")
+    raise DataError(
+        f"images of {height}×{width} are neither inside nor outside {size}×{size}: choose another image_size"
+    )
 
 
 def normalize(x: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:

@@ -137,7 +137,7 @@ def describe(name: str) -> DataInfo:
         return DATASETS[name]
     near = difflib.get_close_matches(name, DATASETS, n=1)
     hint = f" (did you mean {near[0]}?)" if near else ""
-    raise DataError(f"there is no data set {name!r}{hint}: known are {', '.join(DATASETS)}")
+    raise DataError(f"there is no data set {name!r}{hint}: there are {', '.join(DATASETS)}")
 
 
 def needed(info: DataInfo) -> str:

@@ -88,7 +88,7 @@ def open_archive(info: DataInfo, path: Path) -> Reader:
     for layout in _LAYOUTS.get(info.name, ()):
         if layout.folder == top:
             return CifarReader(info, layout, Archive(path, top))
-    raise DataError(f"{path} holds {top or 'nothing'}, which is no layout of {info.title}: name another file")
+    raise DataError(f"{path} holds {top or 'nothing'}, which is not {info.title}: name another file")
 
 
 class CifarReader(Reader):

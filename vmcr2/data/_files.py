@@ -25,7 +25,9 @@ def read_bytes(path: Path) -> bytes:
     except FileNotFoundError:
         raise DataError(f"{path} is missing: fetch it again") from None
     except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}): mend its permissions or fetch it again") from error
+        raise DataError(
+            f"{path} cannot be read ({error.strerror}): change its permissions or fetch it again"
+        ) from error
 
 
 def read_gzip(path: Path) -> bytes:
@@ -48,7 +50,7 @@ def md5(path: Path) -> str:
             while block := stream.read(1 << 20):
                 digest.update(block)
     except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}): mend its permissions") from error
+        raise DataError(f"{path} cannot be read ({error.strerror}): change its permissions") from error
     return digest.hexdigest()
 
 
@@ -101,7 +103,7 @@ class Archive:
         # isreg: a link would be followed to another member, and the published archives have no links
         stream = archive.extractfile(member) if member.isreg() and member.size <= _MAX_MEMBER else None
         if stream is None:
-            raise DataError(f"{self.label(name)} is not a plain file of a sane size: fetch the archive again")
+            raise DataError(f"{self.label(name)} is not a plain file, or is too large: fetch the archive again")
         return stream.read()
 
 

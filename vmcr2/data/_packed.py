@@ -28,7 +28,7 @@ class PackedReader(Reader):
     def __init__(self, info: DataInfo, path: Path) -> None:
         metadata = _metadata(path)
         if metadata.get("format") != FORMAT:
-            raise DataError(f"{path} is no data set packed by this version: {_again(info)}")
+            raise DataError(f"{path} is not a data set packed by this version: {_again(info)}")
         if metadata.get("name") != info.name:
             raise DataError(f"{path} holds {metadata.get('name')}, not {info.name}: name another file")
         super().__init__(path, _class_names(metadata.get("class_names", ""), path, info))

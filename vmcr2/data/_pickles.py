@@ -126,18 +126,18 @@ def read_pickle(data: bytes, where: str) -> dict[str, object]:
     [4, 1]
     >>> read_pickle(pickle.dumps(print), "here")
     Traceback (most recent call last):
-    vmcr2.data._errors.DataError: here names builtins.print, which is no data: do not trust it, fetch the file again
+    vmcr2.data._errors.DataError: here names builtins.print, which is not data: do not trust it, fetch the file again
     """
     try:
         # latin1 keeps every byte of a Python 2 string, the only kind the published files have
         loaded = _Unpickler(io.BytesIO(data), encoding="latin1").load()
     except _RefusedError as error:
-        raise DataError(f"{where} {error}, which is no data: do not trust it, fetch the file again") from error
+        raise DataError(f"{where} {error}, which is not data: do not trust it, fetch the file again") from error
     except Exception as error:  # a corrupt pickle can raise anything, and all of it means the same
         reason = f"{type(error).__name__}: {error}"
         raise DataError(f"{where} is not a whole pickle ({reason}): fetch the file again") from error
     if not isinstance(loaded, dict):
-        raise DataError(f"{where} holds no dictionary, so it is none of CIFAR's files: fetch the file again")
+        raise DataError(f"{where} holds no dictionary, so it is not a CIFAR file: fetch the file again")
     return {
         key.decode("latin1") if isinstance(key, bytes) else key: value.value if isinstance(value, _Array) else value
         for key, value in loaded.items()

@@ -98,7 +98,7 @@ def open_data(name: str, path: Path | str | None = None) -> Source:
     raise DataError(
         f"{info.title} was not found in {looked}: it needs {packed_name(info)}, which "
         f"`vmcr2 data pack {name} --from FOLDER` makes from a folder with {needed(info)}; "
-        "--data or VMCR2_DATA say where it is"
+        "use --data or VMCR2_DATA to say where it is"
     )
 
 
@@ -114,7 +114,7 @@ def pack(name: str, source: Path | str, target: Path | str) -> Path:
     if target.is_dir() or target.suffix != ".safetensors":
         target = target / packed_name(info)
     if target.exists():
-        raise DataError(f"{target} exists and is not overwritten: remove it, or name another target")
+        raise DataError(f"{target} already exists: remove it, or name another target")
     train, test = reader.read("train"), reader.read("test")
     _remark(info, reader, train, test)  # now, because the md5 of raw files says nothing about the packed one
     write_packed(info, reader.class_names, train, test, target)

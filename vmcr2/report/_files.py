@@ -15,7 +15,7 @@ def check_ours(path: Path) -> None:
     if path.is_dir():
         raise UserError(f"{path} is a folder: name a file")
     if path.exists() and MARK.encode() not in _beginning(path):
-        raise UserError(f"{path} is there and was not made by vmcr2 report: name another file, or move it")
+        raise UserError(f"{path} exists and was not made by vmcr2 report: name another file, or move it")
 
 
 def write_bytes(path: Path, content: bytes) -> None:

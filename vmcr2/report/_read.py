@@ -116,14 +116,14 @@ def read_run(path: Path | str) -> RunRecord:
         raise folder.no_run()
     config = _json(folder.config)
     if config is None:
-        raise UserError(f"{folder.config} is damaged: {folder.path} cannot be reported")
+        raise UserError(f"{folder.config} is damaged: {folder.path} cannot be shown in a report")
     problems: list[str] = []
     manifest = _json(folder.manifest)
     if manifest is None:
         problems.append("manifest.json is missing or damaged: versions, hardware and the command are not known.")
     elif manifest.get("format") != FORMAT:
         raise UserError(
-            f"{folder.path} is of run-folder format {manifest.get('format')}, this report reads format {FORMAT}: "
+            f"{folder.path} has run-folder format {manifest.get('format')}, this report reads format {FORMAT}: "
             "use the version named in its manifest.json"
         )
     summary = _json(folder.summary)

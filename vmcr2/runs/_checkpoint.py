@@ -48,7 +48,7 @@ def load_checkpoint(path: Path, step: Step) -> Position:
     step.objective.module.load_state_dict(_under("objective.", tensors))
     if step.average is not None:
         if "average.steps" not in tensors:
-            raise UserError(f"{path} has no mean of the weights: it is of a run with average 0")
+            raise UserError(f"{path} has no averaged weights: it belongs to a run with average 0")
         step.average.load_state_dict(_under("average.", tensors))
     for index, parameter in enumerate(_parameters(step.optimizer)):
         values = _under(f"optimizer.{index}.", tensors)

@@ -103,7 +103,9 @@ class Config:
                 raise UserError(f"--set takes key=value, got {text!r}")
             changes[name] = _read(name, value, self.objective)
         if self.recipe and changes.get("objective", self.objective.name) != self.objective.name:
-            raise UserError(f"the recipe {self.recipe} is for {self.objective.name}: choose another by --objective")
+            raise UserError(
+                f"the recipe {self.recipe} is for {self.objective.name}: choose another objective with --objective"
+            )
         config = self._with(changes)
         config.check_acting(changes)
         return config
@@ -150,8 +152,8 @@ class Config:
                 default, version, owner = RETIRED[name]
                 if value != default and owner in (None, objective.name):
                     raise UserError(
-                        f"it has {name}={value}, which vmcr2 {version} removed: use the version that its manifest.json "
-                        "names"
+                        f"it has {name}={value}, which vmcr2 {version} removed: use the version that its "
+                        "manifest.json names"
                     )
             elif name in known or name in ("recipe", "objective"):
                 given[name] = value

@@ -43,7 +43,7 @@ def fit(
     folder = RunFolder(Path(out)) if out is not None else None
     if resume and folder is not None and folder.config.exists():
         if folder.read_config().acting() != config.acting():
-            raise UserError(f"{folder.path} was started with other settings: --resume takes the run's own")
+            raise UserError(f"{folder.path} was started with other settings: --resume uses the run's own settings")
     elif folder is not None:
         folder.check_free(resume=resume)
     source = source or open_data(config.data.name, config.data.path)
@@ -56,7 +56,7 @@ def fit(
             elif folder.finished:
                 return trainer.restore(folder, listener.note if listener is not None else warnings.warn)
             elif other := trainer.other_data(folder):
-                raise UserError(f"{other}: put back those that it was started with, or start a new run with --out")
+                raise UserError(f"{other}: restore the old data, or start a new run with another --out")
             folder.remove_halves()
             return trainer.run(folder, listener, for_report)
 

@@ -92,8 +92,8 @@ class RunFolder:
         )
 
     def _taken(self) -> UserError:
-        on = ", or --resume to go on with it" if self.config.exists() or self._free(resume=True) else ""
-        return UserError(f"{self.path} is already there: choose another --out{on}")
+        on = ", or --resume to continue it" if self.config.exists() or self._free(resume=True) else ""
+        return UserError(f"{self.path} already exists: choose another --out{on}")
 
     def read_manifest(self) -> dict[str, Any]:
         """Versions, hardware, data and the recipe's values."""
@@ -129,7 +129,7 @@ class RunFolder:
             raise UserError(f"{self.manifest} is missing or damaged: {self.path} cannot be used") from error
         if found != FORMAT:
             raise UserError(
-                f"{self.path} is of run-folder format {found}, this vmcr2 ({__version__}) reads format {FORMAT}: "
+                f"{self.path} has run-folder format {found}, but this vmcr2 ({__version__}) reads format {FORMAT}: "
                 "use the version named in its manifest.json"
             )
 
@@ -171,11 +171,11 @@ class RunFolder:
     def read_summary(self) -> dict[str, Any]:
         """The figures of a finished run."""
         if not self.finished:
-            raise UserError(f"{self.path} has no summary.json: the run did not finish (--resume goes on with it)")
+            raise UserError(f"{self.path} has no summary.json: the run did not finish (--resume continues it)")
         try:
             summary: dict[str, Any] = json.loads(self.summary.read_text())
         except ValueError as error:
-            raise UserError(f"{self.summary} is damaged: remove it, and --resume writes it anew") from error
+            raise UserError(f"{self.summary} is damaged: remove it, and --resume writes it again") from error
         return summary
 
 

@@ -179,7 +179,7 @@ def find_recipe(name: str, objective: str | None = None) -> Recipe:
         full = f"{name}-{objective or 'vmcr2'}"
         if full not in RECIPES:
             offered = [o for o in OBJECTIVES if f"{name}-{o}" in RECIPES]
-            raise UserError(f"{name} was not run with {objective}: choose {' or '.join(offered)}")
+            raise UserError(f"there is no recipe of {name} for {objective}: choose {' or '.join(offered)}")
         return RECIPES[full]()
     if name not in RECIPES:
         raise UserError(
@@ -188,7 +188,7 @@ def find_recipe(name: str, objective: str | None = None) -> Recipe:
     found = RECIPES[name]()
     if objective is not None and objective != found.config.objective.name:
         raise UserError(
-            f"the recipe {name} is for {found.config.objective.name}, but --objective says {objective}: drop one"
+            f"the recipe {name} is for {found.config.objective.name}, but --objective is {objective}: leave one out"
         )
     return found
 

@@ -47,7 +47,7 @@ class Trainer:
         self.objective = config.objective.build(self.num_classes, config.model.dim, labels, self.batch_size)
         self.objective.module.to(device)
         if self.batch_size == 1 and any(isinstance(part, nn.BatchNorm1d) for part in self.network.modules()):
-            raise UserError("a batch of 1 cannot be normalised by BatchNorm: batch_size must be at least 2")
+            raise UserError("BatchNorm needs at least two samples: set batch_size to at least 2")
         self.step = Step(
             self.network,
             self.objective,
@@ -114,7 +114,7 @@ class Trainer:
         try:
             loop.run(position.epoch, trained=trained, ended=ended)
         except TrainingError as error:
-            raise TrainingError(f"{error}; the checkpoint, where there is one, is of an epoch before it") from error
+            raise TrainingError(f"{error}; the checkpoint, if there is one, is from an earlier epoch") from error
         return self.finish(folder, loop.seconds, for_report)
 
     def record(self, position: Position, spent: float, loop: Loop) -> dict[str, Any]:
@@ -199,5 +199,5 @@ class Trainer:
     def restore(self, folder: RunFolder, note: Callable[[str], None] = warnings.warn) -> Run:
         """A finished run from its folder."""
         if other := self.other_data(folder):
-            note(f"{other}: figures of these data are not those of its summary.json")
+            note(f"{other}: its summary.json has the figures of the old data")
         return restored(folder, self.config, self.network, self.objective.module, read_subspaces(folder))

@@ -184,8 +184,8 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
         given = fit_params.get("sample_weight")
         if given is not None and not weighs_samples(self.objective):
             raise ValueError(
-                f"sample_weight is not defined for objective={self.objective!r}: a coding rate is of a set of points "
-                "and has no term per sample; use class_weight, objective='ce' or NearestSubspaceClassifier"
+                f"sample_weight is not defined for objective={self.objective!r}: a coding rate belongs to a set of "
+                "points and has no term per sample; use class_weight, objective='ce' or NearestSubspaceClassifier"
             )
         weights: Array = _check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True)
         return weights

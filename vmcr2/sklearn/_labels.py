@@ -27,13 +27,13 @@ def partial_classes(name: str, given: Any, known: Array | None) -> Array:
     """All classes of ``partial_fit``: the first call gives them, later calls may repeat them."""
     if known is None:
         if given is None:
-            raise ValueError("classes must be given to the first call of partial_fit: all labels that may come")
+            raise ValueError("the first call of partial_fit needs classes: all labels that can occur")
         known = np.unique(given)
         need_two_classes(name, known)
     elif given is not None and not np.array_equal(np.unique(given), known):
         raise ValueError(
             f"classes={given!r} is not the same as on last call to partial_fit, was: {known.tolist()}; "
-            "leave classes out, or begin anew with a clone"
+            "leave classes out, or start again with a clone"
         )
     return known
 
@@ -70,9 +70,7 @@ def need_pairs(name: str, classes: Array, codes: Array) -> None:
 def log_weights(class_weight: Any, classes: Array, y: Array, *, partial: bool = False) -> Array:
     """log w_j of scikit-learn's ``class_weight``."""
     if partial and class_weight == "balanced":
-        raise ValueError(
-            "class_weight='balanced' is not known before all samples have come: with partial_fit give a dict of weights"
-        )
+        raise ValueError("class_weight='balanced' needs all samples: with partial_fit give a dict of weights")
     weights = compute_class_weight(class_weight, classes=classes, y=y)
     if np.any(weights <= 0):
         raise ValueError(f"class_weight must be above 0 for every class, got {weights.min():g}")
@@ -86,7 +84,7 @@ def refuse(labels: Array, refused: Array, reject_label: Any, classes: Array) -> 
     words = kind == "U" or (kind == "O" and all(isinstance(label, str) for label in classes))
     if reject_label is None:
         if kind in "bu":
-            raise ValueError(f"labels of type {labels.dtype} have no room for a refusal: give reject_label=")
+            raise ValueError(f"labels of type {labels.dtype} have no value for refused points: give reject_label=")
         reject_label = "rejected" if words else {"i": -1, "f": np.nan}.get(kind)
     if reject_label in set(classes.tolist()):
         raise ValueError(f"reject_label {reject_label!r} is the name of a class: choose another")

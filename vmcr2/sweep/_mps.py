@@ -24,7 +24,7 @@ def multi_process_service() -> Iterator[str]:
         yield f"without MPS, processes on one GPU take turns ({CONTROL} is not on PATH): --parallel 1 may be as fast"
         return
     if _control("get_server_list") == 0:
-        yield "sharing the GPU by the MPS daemon that runs already"
+        yield "the processes share the GPU through the MPS daemon that already runs"
         return
     folder = Path(tempfile.mkdtemp(prefix="vmcr2-mps-", dir=_short_place()))
     named = {"CUDA_MPS_PIPE_DIRECTORY": str(folder / "pipe"), "CUDA_MPS_LOG_DIRECTORY": str(folder / "log")}
@@ -35,7 +35,7 @@ def multi_process_service() -> Iterator[str]:
     try:
         code = _control(None)
         if code == 0:
-            yield "sharing the GPU by MPS"
+            yield "the processes share the GPU through MPS"
         else:
             for name, value in before.items():
                 _restore(name, value)

@@ -66,7 +66,7 @@ def read_axes(texts: Sequence[str]) -> dict[str, list[str]]:
             raise UserError(f"--grid takes key=v1,v2 with at least one value, got {text!r}")
         _check_axis(name)
         if name in axes:
-            raise UserError(f"--grid {name} is given twice: put all its values into one, {name}=v1,v2")
+            raise UserError(f"--grid {name} is given twice: give all its values at once, {name}=v1,v2")
         whole = name in ALL_SETTINGS and typing.get_origin(ALL_SETTINGS[name].kind) is tuple  # commas belong to it
         parts = values.split(";" if whole or ";" in values else ",")
         axes[name] = [part.strip() for part in parts]
@@ -128,7 +128,7 @@ def _check_axis(name: str) -> None:
     except UserError as error:
         raise UserError(f"--grid: {error}") from error
     if name == "recipe" or (name in ALL_SETTINGS and not ALL_SETTINGS[name].rule.decides):
-        raise UserError(f"--grid cannot go over {name}: it changes nothing of what comes out")
+        raise UserError(f"--grid cannot vary {name}: it does not change the result")
 
 
 def _digest(decides: dict[str, Any]) -> str:

@@ -99,7 +99,9 @@ class Engine:
                 raise UserError(f"the step cannot be captured in a CUDA graph: {_first_line(error)}") from error
             self.captures = False
             torch.cuda.synchronize(self.device)
-            self.say(f"the step cannot be captured in a CUDA graph ({_first_line(error)}): going on without, slower")
+            self.say(
+                f"the step cannot be captured in a CUDA graph ({_first_line(error)}): continuing without, more slowly"
+            )
             return
         self._graph = graph
 
