@@ -17,7 +17,7 @@ class Said(NamedTuple):
 
 
 def in_process(*args: str) -> Said:
-    """``main()`` as the installed command runs it; anything but an exit is a traceback to the user."""
+    """``main()`` as the installed command runs it. Any other error than an exit would show the user a traceback."""
     out, err = io.StringIO(), io.StringIO()
     before = sys.argv
     sys.argv = ["vmcr2", *args]

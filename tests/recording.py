@@ -1,4 +1,4 @@
-"""What an operation takes in memory, seen from inside torch."""
+"""How much memory an operation takes, measured inside torch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_iter
 
 
 class LargestStorage(TorchDispatchMode):
-    """Remembers the largest number of elements that any result of any operation takes in memory."""
+    """Keeps the number of elements of the largest result of any operation."""
 
     largest = 0
 

@@ -1,4 +1,4 @@
-"""Several runs at a time: worker processes that keep their data, handed one job after another by their parent."""
+"""Several runs at a time, in worker processes. A worker keeps its data and gets one job after another."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ._runs import Outcome, StoppedError
 
 Job = TypeVar("Job")
 Maker = Callable[[Job, Callable[[], bool]], Outcome]
-"""Makes a job, and asks now and then whether it is to stop."""
+"""Does a job, and asks now and then whether it should stop."""
 
 _GRACE_SECONDS = 10.0
 
@@ -35,11 +35,11 @@ def run_in_processes(
     processes: int,
     threads: int | None = None,
 ) -> None:
-    """Make all jobs, ``processes`` at a time, and report each outcome as it comes, in the caller's process.
+    """Do all jobs, ``processes`` at a time, and report each outcome when it comes, in the caller's process.
 
-    Jobs are taken when a worker is free for them. Every worker has a maker of its own, for its life. A worker that dies
-    takes its job with it, which is reported as lost; another takes its place. Whatever ends this early (Ctrl-C, an
-    error in ``report``) stops the workers; outcomes that are there by then are reported.
+    A job is taken from ``jobs`` when a worker is free. Each worker has its own maker as long as it lives. If a worker
+    dies, its job is reported as lost, and another worker replaces it. If this ends early (Ctrl-C, an error in
+    ``report``), the workers are stopped, and the outcomes that have come by then are reported.
     """
     waiting = iter(jobs)
     workers: list[_Worker[Job]] = []
@@ -52,7 +52,7 @@ def run_in_processes(
                 outcome = worker.outcome()
                 report(worker.job, outcome)
                 following = next(waiting, None)
-                # after an error that nobody expected a process is not trusted any more: CUDA's are for its whole life
+                # after an unexpected error the process is not used again: a CUDA error lasts as long as the process
                 if following is not None and outcome.trace is None and worker.alive:
                     worker.hand(following)
                     continue
@@ -73,7 +73,7 @@ def run_in_processes(
 
 @contextmanager
 def sharing(processes: int, on_cuda: bool) -> Iterator[tuple[str | None, int | None]]:
-    """How several processes share the machine: (a word on it, threads for each or None for torch's own)."""
+    """How several processes share the machine: (a note for people, threads for each; None leaves it to torch)."""
     if processes <= 1:
         yield None, None
     elif on_cuda:
@@ -86,7 +86,7 @@ def sharing(processes: int, on_cuda: bool) -> Iterator[tuple[str | None, int | N
 
 
 def _even_share(processes: int) -> int | None:
-    """Of the cores; None where the user has set OMP_NUM_THREADS, which torch obeys itself."""
+    """An even share of the cores; None if the user has set OMP_NUM_THREADS, which torch reads itself."""
     if "OMP_NUM_THREADS" in os.environ:
         return None
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -95,7 +95,7 @@ def _even_share(processes: int) -> int | None:
 
 @dataclass
 class _Worker(Generic[Job]):
-    """A process, the parent's end of its pipe, and the job it has."""
+    """A process, the parent's end of its pipe, and its current job."""
 
     process: SpawnProcess
     connection: Connection[Any, Any]
@@ -108,7 +108,7 @@ class _Worker(Generic[Job]):
         process = context.Process(target=_work, args=(there, new_maker, threads), daemon=True)
         with _interrupts_ignored():
             process.start()
-        there.close()  # so that the worker's end closes with the worker
+        there.close()  # so that the pipe closes when the worker ends
         worker = cls(process, here, job)
         worker.hand(job)
         return worker
@@ -119,11 +119,11 @@ class _Worker(Generic[Job]):
 
     def hand(self, job: Job) -> None:
         self.job = job
-        with suppress(OSError):  # a worker that died in between is found by its sentinel
+        with suppress(OSError):  # if the worker has just died, its sentinel says so
             self.connection.send(job)
 
     def outcome(self) -> Outcome:
-        """What the worker sent, or how it ended without."""
+        """What the worker sent, or how it ended without sending anything."""
         received = self._receive()
         if received is not None:
             return received
@@ -132,7 +132,7 @@ class _Worker(Generic[Job]):
         return Outcome(lost=f"worker ended ({f'signal {-code}' if code < 0 else f'exit code {code}'})")
 
     def finished_meanwhile(self) -> Outcome | None:
-        """An outcome that came while the sweep was being stopped."""
+        """An outcome that came while the sweep was stopped."""
         return self._receive()
 
     def _receive(self) -> Outcome | None:
@@ -146,7 +146,7 @@ class _Worker(Generic[Job]):
             self.connection.send(None)
 
     def stop(self, grace: float = _GRACE_SECONDS) -> None:
-        """First by asking: under MPS a process killed in the midst of its kernels can take others with it."""
+        """Ask first: under MPS, killing a process while its kernels run can break other processes."""
         self.ask_to_stop()
         self.process.join(grace)
         for end in (self.process.terminate, self.process.kill):
@@ -157,7 +157,7 @@ class _Worker(Generic[Job]):
 
 @contextmanager
 def _interrupts_ignored() -> Iterator[None]:
-    """For the start of a process, which inherits it: Ctrl-C reaches the whole group, and is the parent's to answer."""
+    """While a process starts, which inherits this. Ctrl-C reaches all processes, but only the parent answers it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
