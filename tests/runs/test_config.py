@@ -519,3 +519,10 @@ def test_recipe_overrides_go_through_the_same_checks() -> None:
         recipe("digits", epoch=3)
     with pytest.raises(UserError, match="epochs must be at least 1"):
         recipe("digits", epochs=0)
+
+
+def test_an_objective_may_be_set_with_its_own_settings() -> None:
+    config = Config().with_settings(["objective=mcr2", "memory=2000"])
+    assert config.flat()["memory"] == 2000
+    with pytest.raises(UserError, match=r"objective takes one of vmcr2, mcr2, ce, got \['ce'\]"):
+        Config().replace(objective=["ce"])

@@ -191,7 +191,7 @@ def test_a_folder_with_anything_in_it_is_left_alone(tmp_path: Path, there: str) 
         lambda: fit(recipe("digits"), out=tmp_path),
         lambda: fit(recipe("digits"), out=tmp_path, resume=True),
     ):
-        with pytest.raises(UserError, match="is already there: choose another --out") as caught:
+        with pytest.raises(UserError, match="already exists: choose another --out") as caught:
             attempt()
         assert str(tmp_path) in str(caught.value)
     assert (contents(tmp_path), sorted(tmp_path.rglob("*")), tmp_path.stat().st_mtime_ns) == before
@@ -207,7 +207,7 @@ def test_a_run_is_not_created_over_a_run(tmp_path: Path) -> None:
 
 def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("my work")
-    with pytest.raises(UserError, match="is already there"):
+    with pytest.raises(UserError, match="already exists"):
         RunFolder(tmp_path / "file").create(Config(), MANIFEST)
     assert contents(tmp_path) == {"file": b"my work"}
 
@@ -247,7 +247,7 @@ def test_a_run_killed_while_its_folder_was_made_is_begun_by_resuming(
         folder.config.rename(tmp_path / "run" / ".config.json.77.tmp")
     monkeypatch.undo()
     assert not folder.config.exists()  # with it, it would be a run
-    with pytest.raises(UserError, match="is already there: choose another --out, or --resume to continue it"):
+    with pytest.raises(UserError, match="already exists: choose another --out, or --resume to continue it"):
         folder.create(Config(), MANIFEST)
     folder.create(Config().replace(lr=1.0), MANIFEST, resume=True)
     assert folder.read_config().optim.lr == 1.0
@@ -260,7 +260,7 @@ def test_resuming_leaves_other_things_alone(tmp_path: Path, there: str) -> None:
     (tmp_path / "config.json").unlink()
     (tmp_path / there).write_text("my work")
     before = contents(tmp_path)
-    with pytest.raises(UserError, match=r"is already there: choose another --out$"):
+    with pytest.raises(UserError, match=r"already exists: choose another --out$"):
         RunFolder(tmp_path).create(Config(), MANIFEST, resume=True)
     assert contents(tmp_path) == before
 
@@ -270,7 +270,7 @@ def test_of_two_that_find_a_folder_free_one_has_it(tmp_path: Path) -> None:
     mine = RunFolder(tmp_path / "run")
     mine.check_free()
     other = started(tmp_path / "run", Config().replace(lr=7.0))
-    with mine.held(), pytest.raises(UserError, match="is already there"):
+    with mine.held(), pytest.raises(UserError, match="already exists"):
         mine.create(Config(), MANIFEST)
     assert other.read_config().optim.lr == 7.0
 

@@ -66,17 +66,31 @@ def test_another_value_is_one_sentence(name: str) -> None:
 
 
 @pytest.mark.parametrize("objective", ["mcr2", "ce"])
-@pytest.mark.parametrize("name", [name for name, retired in RETIRED.items() if retired.objective == "vmcr2"])
+@pytest.mark.parametrize("name", [name for name, retired in RETIRED.items() if "objective" in retired.only_with])
 def test_where_it_could_not_act_another_value_is_ignored_too(name: str, objective: str) -> None:
     flat = old_flat(objective)
     assert Config.from_flat(flat | {name: OTHER[name]}) == Config.from_flat(flat)
 
 
 @pytest.mark.parametrize("objective", ["mcr2", "ce"])
-@pytest.mark.parametrize("name", [name for name, retired in RETIRED.items() if retired.objective is None])
+@pytest.mark.parametrize("name", [name for name, retired in RETIRED.items() if "objective" not in retired.only_with])
 def test_what_acted_with_every_objective_is_refused_with_every_one(name: str, objective: str) -> None:
     with pytest.raises(UserError, match=rf"it has {name}=.*, which vmcr2 0\.2\.0 removed"):
         Config.from_flat(old_flat(objective) | {name: OTHER[name]})
+
+
+def test_a_value_that_was_removed_is_one_sentence_too() -> None:
+    for value in ("simplex", "rescaled"):
+        with pytest.raises(
+            UserError, match=rf"^it has codes={value}, which vmcr2 0\.2\.0 removed: use the version in its manifest"
+        ):
+            Config.from_flat(old_flat("vmcr2") | {"codes": value})
+        assert Config.from_flat(old_flat("ce") | {"codes": value}) == Config.from_flat(old_flat("ce"))
+
+
+def test_a_power_of_a_constant_rate_could_not_act() -> None:
+    flat = old_flat("vmcr2") | {"schedule": "constant"}
+    assert Config.from_flat(flat | {"decay_power": 2.0}) == Config.from_flat(flat)
 
 
 def test_an_unknown_name_is_refused() -> None:

@@ -8,6 +8,7 @@ name, which is the attribute's unless :func:`setting` gives another.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import typing
 from collections.abc import Iterator, Mapping
@@ -74,6 +75,7 @@ class Settings:
         return {name: getattr(self, known.attribute) for name, known in self.known().items()}
 
     @classmethod
+    @functools.cache  # resolving type hints takes a millisecond, and a sweep asks thousands of times
     def known(cls) -> dict[str, Known]:
         """The section's settings by flat name."""
         kinds = typing.get_type_hints(cls)

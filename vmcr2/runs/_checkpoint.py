@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .._shared import UserError
 from ..training import Step
-from ._folder import read_tensors_with_metadata, write_tensors
+from ._folder import opened_tensors, read_tensors_with_metadata, write_tensors
 
 
 class Position(NamedTuple):
@@ -62,7 +62,8 @@ def load_checkpoint(path: Path, step: Step) -> Position:
 
 def read_position(path: Path) -> Position:
     """How far the run was when the checkpoint was written."""
-    return _position(path, read_tensors_with_metadata(path)[1])
+    with opened_tensors(path) as file:
+        return _position(path, file.metadata() or {})
 
 
 def _position(path: Path, metadata: dict[str, str]) -> Position:

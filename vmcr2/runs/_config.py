@@ -13,7 +13,7 @@ from ..data import DataSettings
 from ..models import ModelSettings
 from ..objectives import OBJECTIVES, ObjectiveSettings, VMCR2Settings
 from ..training import OptimSettings
-from ._retired import RETIRED
+from ._retired import RETIRED, removed_in
 from ._settings import RunSettings
 
 _SECTIONS: dict[str, type[Settings]] = {
@@ -101,7 +101,7 @@ class Config:
             name, equals, value = text.partition("=")
             if not equals:
                 raise UserError(f"--set takes key=value, got {text!r}")
-            changes[name] = _read(name, value, self.objective)
+            changes[name] = _read(name, value)
         if self.recipe and changes.get("objective", self.objective.name) != self.objective.name:
             raise UserError(
                 f"the recipe {self.recipe} is for {self.objective.name}: choose another objective with --objective"
@@ -148,16 +148,14 @@ class Config:
         known = _known(objective)
         given: dict[str, Any] = {"objective": objective.name}
         for name, value in flat.items():
-            if name in RETIRED:
-                default, version, owner = RETIRED[name]
-                if value != default and owner in (None, objective.name):
-                    raise UserError(
-                        f"it has {name}={value}, which vmcr2 {version} removed: use the version that its "
-                        "manifest.json names"
-                    )
-            elif name in known or name in ("recipe", "objective"):
+            could_act = name in known or name in RETIRED
+            if could_act and (version := removed_in(name, value, {"objective": objective.name, **flat})):
+                raise UserError(
+                    f"it has {name}={value}, which vmcr2 {version} removed: use the version in its manifest.json"
+                )
+            if name in known or name in ("recipe", "objective"):
                 given[name] = value
-            elif name not in ALL_SETTINGS:
+            elif name not in ALL_SETTINGS and name not in RETIRED:
                 raise UserError(f"it has {name}={value}, a setting that this vmcr2 does not know")
         return cls()._with(given)
 
@@ -197,7 +195,7 @@ for _kind in OBJECTIVES.values():
 
 
 def _settings_of(objective: Any) -> type[ObjectiveSettings]:
-    if objective not in OBJECTIVES:
+    if not isinstance(objective, str) or objective not in OBJECTIVES:
         raise UserError(f"objective takes one of {', '.join(OBJECTIVES)}, got {objective!r}")
     return OBJECTIVES[objective]
 
@@ -228,11 +226,11 @@ def _idle(name: str, flat: Mapping[str, Any], known: Mapping[str, Known]) -> str
     return ""
 
 
-def _read(name: str, text: str, objective: ObjectiveSettings) -> Any:
+def _read(name: str, text: str) -> Any:
     """A value from its text."""
+    check_setting(name)
     if name in ("recipe", "objective"):
         return text.strip()
-    _check_name(name, _known(objective), objective)
     kind = ALL_SETTINGS[name].kind
     try:
         return parse(kind, text.strip())

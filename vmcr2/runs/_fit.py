@@ -41,17 +41,17 @@ def fit(
         raise TypeError(f"fit takes a Config, got {config!r}: vmcr2.recipe('digits') makes one from a recipe's name")
     device = choose_device(config.run.device)
     folder = RunFolder(Path(out)) if out is not None else None
-    if resume and folder is not None and folder.config.exists():
-        if folder.read_config().acting() != config.acting():
-            raise UserError(f"{folder.path} was started with other settings: --resume uses the run's own settings")
-    elif folder is not None:
-        folder.check_free(resume=resume)
+    if folder is not None:
+        _check_folder(folder, config, resume)
     source = source or open_data(config.data.name, config.data.path)
     with forked_random(device):
         trainer = Trainer(config, source, device)
         folder = folder or RunFolder(default_folder(config))
+        if resume and folder.finished:  # nothing is written: it may be in a place that cannot be written to
+            return trainer.restore(folder, listener.note if listener is not None else warnings.warn)
         with folder.held():
-            if not (resume and folder.config.exists()):
+            _check_folder(folder, config, resume)  # again: another process may have had it meanwhile
+            if not folder.config.exists():
                 folder.create(config, manifest(config, device, source), resume=resume)
             elif folder.finished:
                 return trainer.restore(folder, listener.note if listener is not None else warnings.warn)
@@ -59,6 +59,14 @@ def fit(
                 raise UserError(f"{other}: restore the old data, or start a new run with another --out")
             folder.remove_halves()
             return trainer.run(folder, listener, for_report)
+
+
+def _check_folder(folder: RunFolder, config: Config, resume: bool) -> None:
+    """A folder is new, or to ``resume`` a run with these settings; otherwise a :class:`UserError`."""
+    if not (resume and folder.config.exists()):
+        folder.check_free(resume=resume)
+    elif folder.read_config().acting() != config.acting():
+        raise UserError(f"{folder.path} was started with other settings: --resume uses the run's own settings")
 
 
 def evaluate_run(

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -226,9 +226,16 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def read_tensors_with_metadata(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Both through one handle: they are from one file, even if another process replaces it meanwhile."""
+    """Through one handle, so that both are of one file, also where another process replaces it meanwhile."""
+    with opened_tensors(path) as file:
+        return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+
+
+@contextmanager
+def opened_tensors(path: Path) -> Iterator[Any]:
+    """A safetensors file to read from; a missing or damaged one is a :class:`UserError`."""
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except Exception as error:
+            yield file
+    except (OSError, SafetensorError) as error:
         raise UserError(f"{path} is missing or damaged: {error}") from error
