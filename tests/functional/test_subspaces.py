@@ -104,12 +104,12 @@ def test_subspaces_that_were_constructed_are_found() -> None:
     sizes = torch.tensor([8, 300, 20, 60])
     labels = torch.repeat_interleave(torch.arange(4), sizes)
     z = torch.cat([randn(int(n), 5, seed=j) @ true[j].T for j, n in enumerate(sizes)])
-    z += 0.001 * randn(*z.shape, seed=9)
+    z += 1e-4 * randn(*z.shape, seed=9)
     order = torch.randperm(len(z), generator=seeded(1))
     for dtype in (torch.float32, DOUBLE):
         bases = class_subspaces(z[order].to(dtype), labels[order], num_components=5).bases.double()
         cosines = torch.linalg.svdvals(bases.mT @ true)
-        assert cosines.min() > 0.9999
+        assert cosines.min() > 0.9999  # over 100 seeds: above 0.99999
 
 
 @pytest.mark.parametrize("budget", [2**28, 0])
