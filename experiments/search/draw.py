@@ -70,7 +70,7 @@ def forces() -> Figure:
 
 
 def gap() -> Figure:
-    """Accuracy on training images against hold-out accuracy, every run on CIFAR-100 at d 500."""
+    """Accuracy on training images against hold-out accuracy, every run of ResNet-18 on CIFAR-100 at d 500."""
     marks = {
         "V-MCR², up to 600 epochs": (BLUE, "o"),
         "V-MCR², 1000 or 2000 epochs": (BLUE, "*"),
@@ -79,7 +79,7 @@ def gap() -> Figure:
     }
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in marks}
     for line in (line for name in studies() for line in read(name)):
-        if (line["settings"]["data"], line["settings"]["dim"]) == ("cifar100", 500):
+        if [line["settings"][key] for key in ("data", "dim", "model")] == ["cifar100", 500, "resnet18"]:
             found[series_of(line)].append((line["train_accuracy"], held_out(line)))
     figure, (axis,) = new_figure(1, 5)
     for name, (colour, mark) in marks.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,8 +21,6 @@ def said_by(*args: str) -> Said:
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sys.modules["vmcr2.bench._rates"]._SIDE, "cpu", 128)
-    monkeypatch.setitem(sys.modules["vmcr2.bench._rates"]._COPY_FLOATS, "cpu", 2**16)
 
 
 MEASURED = {
@@ -39,9 +36,7 @@ def test_the_table_is_printed_and_the_figures_are_written(name: str, monkeypatch
     monkeypatch.setattr(latch, "SIZES", {"cpu": [latch.LatchSize(100, 20, 4, 2)]})
     if name == "objectives":
         true_measure = objectives.measure
-        monkeypatch.setattr(
-            objectives, "measure", lambda size, device, _, rates: true_measure(size, device, 0.0, rates)
-        )
+        monkeypatch.setattr(objectives, "measure", lambda size, device, _: true_measure(size, device, 0.0))
     threads = torch.get_num_threads()
     said = said_by(name, "--json", "raw.json", "--device", "cpu", "--threads", "1")
     torch.set_num_threads(threads)
@@ -57,7 +52,7 @@ def test_the_table_is_printed_and_the_figures_are_written(name: str, monkeypatch
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("--json", "nowhere/raw.json"), "its folder is not there"),
+        (("--json", "nowhere/raw.json"), "its folder does not exist"),
         (("--json", "."), "is a folder"),
         (("--threads", "0"), "--threads must be at least 1"),
         (("--device", "cuda"), "torch sees no CUDA device"),

@@ -385,7 +385,7 @@ def mistake(tmp_path: Path) -> Callable[..., None]:
         (("train", "--set", "learning_rate=1"), ("no setting 'learning_rate': did you mean lr?",)),
         (
             ("train", "--epochs", "1", "--set", "epochs=3"),
-            ("epochs is set twice, by an option of its own and by --set: leave one out",),
+            ("epochs is set twice, by its own option and by --set: leave one out",),
         ),
         (
             ("train", "--set", "schedule=square"),
@@ -407,7 +407,7 @@ def mistake(tmp_path: Path) -> Callable[..., None]:
         (("train", "--holdout", "1437"), ("holdout must lie between 1 and 1436",)),
         (("train", "--objective", "mse"), ("--objective takes vmcr2, mcr2, ce, got 'mse'",)),
         (("train", "digits-ce", "--objective", "vmcr2"), ("is for ce, but --objective is vmcr2",)),
-        (("train", "cifar100-d100", "--objective", "ce"), ("was not run with ce",)),
+        (("train", "cifar100-d100", "--objective", "ce"), ("for ce: choose",)),
         (("train", "--device", "tpu"), ("device takes auto, cpu or cuda",)),
         (("train", "mnist"), ("MNIST was not found in data (does not exist)", "vmcr2 data pack mnist", "VMCR2_DATA")),
         (("evaluate", "nowhere"), ("nowhere is not a run folder",)),
@@ -447,12 +447,12 @@ def test_an_out_that_is_there_already(mistake: Callable[..., None], there: str) 
     else:
         Path("run").mkdir()
         Path("run/notes.txt").write_text("my work")
-    mistake("train", "--epochs", "1", "--out", "run", words=("run is already there", "--out"))
+    mistake("train", "--epochs", "1", "--out", "run", words=("run already exists", "--out"))
 
 
 def test_an_out_that_is_a_run_already(mistake: Callable[..., None], trained: Trained) -> None:
     before = tree(trained.folder)
-    mistake("train", "--epochs", "1", "--out", str(trained.folder), words=("is already there", "--resume"))
+    mistake("train", "--epochs", "1", "--out", str(trained.folder), words=("already exists", "--resume"))
     assert tree(trained.folder) == before
 
 
@@ -532,7 +532,7 @@ def test_stopping_a_run_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> No
     assert (said.code, said.err) == (130, f"vmcr2: stopped; {again}\n")
     said = in_process("train", "--epochs", "4", "--json")
     (own,) = Path("runs").iterdir()
-    assert f"--resume --out {own}` begins again" in said.err
+    assert f"--resume --out {own}` starts again" in said.err
     monkeypatch.setattr(Trainer, "record", true_record)
     said = in_process("train", "--resume", "--out", "saved")
     assert (said.code, said.err) == (0, "")
@@ -569,7 +569,7 @@ def test_resuming_with_other_settings_is_a_mistake(
     mistake: Callable[..., None], trained: Trained, others: tuple[str, ...]
 ) -> None:
     before = tree(trained.folder)
-    mistake("train", "--resume", "--out", str(trained.folder), *others, words=("--resume takes the settings of",))
+    mistake("train", "--resume", "--out", str(trained.folder), *others, words=("--resume uses the settings of",))
     assert tree(trained.folder) == before
 
 
@@ -797,7 +797,7 @@ def test_home_is_spelt_out_by_every_command(tmp_path: Path) -> None:
 def test_data_pack_overwrites_nothing(mistake: Callable[..., None]) -> None:
     write_mnist(Path("raw"))
     Path("mine.safetensors").write_text("my work")
-    mistake("data", "pack", "mnist", "--from", "raw", "--to", "mine.safetensors", words=("is not overwritten",))
+    mistake("data", "pack", "mnist", "--from", "raw", "--to", "mine.safetensors", words=("already exists",))
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut"])

@@ -88,7 +88,7 @@ def test_a_run_without_a_result_is_an_error() -> None:
     assert said.code == 1
     assert "[1/2] batch_size=479 seed=0" in said.out
     first, last = said.err.splitlines()
-    assert first.startswith("vmcr2: batch_size=1 seed=0: no result: a batch of 1 cannot be normalised")
+    assert first.startswith("vmcr2: batch_size=1 seed=0: no result: BatchNorm needs at least two samples")
     assert last == "vmcr2: 1 of 2 runs ended without a result; the same command tries them again"
     shown = json.loads(said_by("digits", *QUICK, "--grid", "batch_size=1,479", "--out", "s", "--json").out)
     assert [(entry["point"], entry["seed"]) for entry in shown["lost"]] == [({"batch_size": 1}, 0)]
@@ -133,8 +133,8 @@ def test_the_test_set_stays_unread(monkeypatch: pytest.MonkeyPatch) -> None:
             ("lr is set twice, by --grid and by --set",),
         ),
         (("digits", "--epochs", "1", "--set", "epochs=3", "--out", "s"), ("epochs is set twice",)),
-        (("digits", "--epochs", "1", "--grid", "epochs=2,3", "--out", "s"), ("by an option of its own and by --grid",)),
-        (("digits", "--grid", "seed=0", "--seeds", "1", "--out", "s"), ("give one of them",)),
+        (("digits", "--epochs", "1", "--grid", "epochs=2,3", "--out", "s"), ("by its own option and by --grid",)),
+        (("digits", "--grid", "seed=0", "--seeds", "1", "--out", "s"), ("set the same: leave one out",)),
         (
             ("digits", "--objective", "ce", "--grid", "weight=5,20", "--out", "s"),
             ("weight acts with vmcr2 only, and the objective is ce",),

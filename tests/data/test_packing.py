@@ -81,14 +81,14 @@ def test_what_the_file_says(file: Path) -> None:
 
 def test_nothing_is_overwritten(raw: Path, file: Path, tmp_path: Path) -> None:
     before = file.read_bytes()
-    with pytest.raises(DataError, match="not overwritten"):
+    with pytest.raises(DataError, match="already exists"):
         pack("mnist", raw, file)
-    with pytest.raises(DataError, match="not overwritten"):
+    with pytest.raises(DataError, match="already exists"):
         pack("mnist", raw, file.parent)
     assert file.read_bytes() == before
     other = tmp_path / "mine.safetensors"
     other.write_text("precious")
-    with pytest.raises(DataError, match="not overwritten"):
+    with pytest.raises(DataError, match="already exists"):
         pack("mnist", raw, other)
     assert other.read_text() == "precious"
 
@@ -189,7 +189,7 @@ PACKED_DAMAGE = {
     "shape": ({"train_images": torch.zeros(12, 1, 28, 27, dtype=torch.uint8)}, {}, "wrong shape or type"),
     "count": ({"train_labels": torch.zeros(11, dtype=torch.int64)}, {}, "wrong shape or type"),
     "type": ({"train_labels": torch.zeros(12, dtype=torch.int32)}, {}, "wrong shape or type"),
-    "version": ({}, {"format": "vmcr2-data-0"}, "no data set packed by this version"),
+    "version": ({}, {"format": "vmcr2-data-0"}, "not a data set packed by this version"),
     "name": ({}, {"name": "cifar10"}, "holds cifar10, not mnist"),
     "names": ({}, {"class_names": "[3"}, "no class names"),
     "range": ({}, {"class_names": '["a", "b"]'}, r"labels outside 0\.\.1"),

@@ -202,7 +202,7 @@ def test_another_sets_archive_is_refused(tmp_path: Path) -> None:
     file = tar(tmp_path / "cifar-10-batches-bin", tmp_path / "x.tar.gz")
     with pytest.raises(DataError, match="holds cifar-10-batches-bin, which is not CIFAR-100"):
         open_data("cifar100", file)
-    with pytest.raises(DataError, match="no layout of MNIST"):
+    with pytest.raises(DataError, match="which is not MNIST"):
         open_data("mnist", file)
 
 

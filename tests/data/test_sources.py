@@ -160,7 +160,7 @@ def test_a_missing_set_says_where_what_and_how(name: str, tmp_path: Path, monkey
 def test_an_unknown_set_offers_the_nearest() -> None:
     with pytest.raises(DataError, match=r"'cifar-10' \(did you mean cifar10\?\): there are digits, mnist"):
         open_data("cifar-10")
-    with pytest.raises(DataError, match="known are"):
+    with pytest.raises(DataError, match="there are"):
         verify("xyzzy")
 
 

@@ -80,6 +80,7 @@ def manifest(config: Config, path: Path) -> dict[str, Any]:
         "command": f"/usr/bin/vmcr2 train {config.recipe} --seed {config.run.seed} --out {path.name}",
         "started": "2026-11-15T12:00:00+00:00",
         "seed": config.run.seed,
+        "recipe": RECIPES[config.recipe]().config.acting(),
         "data": {"name": config.data.name, "train_checksum": "ab" * 32, "path": None},
     }
 

@@ -144,7 +144,7 @@ def test_a_page_is_made_anew_but_never_over_another_s_file(made: dict[str, Path]
     assert "cifar100-ce" in target.read_text()
     foreign = tmp_path / "thesis.html"
     foreign.write_text("<html>my work</html>")
-    with pytest.raises(UserError, match=r"thesis\.html is there and was not made by vmcr2 report"):
+    with pytest.raises(UserError, match=r"thesis\.html exists and was not made by vmcr2 report"):
         write_report(runs, foreign)
     assert foreign.read_text() == "<html>my work</html>"
     with pytest.raises(UserError, match="is a folder"):

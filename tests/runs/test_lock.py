@@ -64,12 +64,11 @@ def test_two_processes_do_not_work_in_one_folder(tmp_path: Path, monkeypatch: py
         other.send_signal(signal.SIGKILL)
         other.wait()
         assert fit(config, out=folder, resume=True).summary["epochs"] == 2
-    with held_elsewhere(folder):  # a finished run is only read, but by who might write
+    with held_elsewhere(folder):  # a finished run is only read, and reading needs no lock
         before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-        with pytest.raises(UserError, match="another process is at work"):
-            fit(config, out=folder, resume=True)
+        assert fit(config, out=folder, resume=True).summary["epochs"] == 2
         assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
-        assert vmcr2.load_run(folder, device="cpu").summary["epochs"] == 2  # reading needs no lock
+        assert vmcr2.load_run(folder, device="cpu").summary["epochs"] == 2
 
 
 def test_who_comes_second_waits_a_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,7 @@ def test_unseen_labels_in_score(estimator: Any) -> None:
 @pytest.mark.parametrize("estimator", CLASSIFIERS, ids=named)
 def test_partial_fit_needs_its_classes(estimator: Any) -> None:
     fresh = type(estimator)()
-    with pytest.raises(ValueError, match="classes must be given to the first call"):
+    with pytest.raises(ValueError, match="the first call of partial_fit needs classes"):
         fresh.partial_fit(X, y)
     fresh.partial_fit(X, y, classes=[0, 1])
     with pytest.raises(ValueError, match="labels that are not among classes: 2"):
@@ -92,7 +92,7 @@ def test_a_first_batch_that_fails_leaves_nothing_behind(estimator: Any) -> None:
         fresh.partial_fit(X, y + 1, classes=[0, 1])
     with pytest.raises(NotFittedError):
         fresh.predict(X)
-    with pytest.raises(ValueError, match="classes must be given to the first call"):
+    with pytest.raises(ValueError, match="the first call of partial_fit needs classes"):
         fresh.partial_fit(X, y)
     wide = np.column_stack([X, y])
     fresh.partial_fit(wide, y + 1, classes=[1, 2])
@@ -213,7 +213,7 @@ def test_rows_that_overflow_on_the_way_change_nothing() -> None:
 
 @pytest.mark.parametrize("objective", ["vmcr2", "mcr2"])
 def test_sample_weights_where_the_maths_has_none(objective: str) -> None:
-    with pytest.raises(ValueError, match="a coding rate is of a set of points and has no term per sample"):
+    with pytest.raises(ValueError, match="a coding rate belongs to a set of points and has no term per sample"):
         RateReductionClassifier(objective).fit(X, y, sample_weight=np.ones(20))
     with pytest.raises(TypeError, match="unexpected argument 'weights'"):
         RateReductionClassifier(objective).fit(X, y, weights=np.ones(20))
@@ -265,5 +265,5 @@ def test_refusals_that_make_no_sense() -> None:
         model.predict(X, reject=0.5, reject_label=1)
     with pytest.raises(ValueError, match="reject_label -1 is the name of a class"):
         NearestSubspaceClassifier().fit(X, 2 * y - 1).predict(X[:1], reject=0.5)
-    with pytest.raises(ValueError, match="no room for a refusal: give reject_label="):
+    with pytest.raises(ValueError, match="no value for refused points: give reject_label="):
         NearestSubspaceClassifier().fit(X, y == 1).predict(X, reject=0.5)

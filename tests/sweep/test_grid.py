@@ -65,7 +65,7 @@ def test_a_value_given_twice_is_one_point() -> None:
         (["lr=0.1,-1"], r"lr must be above 0.*the grid's point lr=-1"),
         (["mu=1", "weight=2"], "mu or weight"),
         (["momentum=0,0.9"], r"nesterov needs momentum above 0 .*momentum=0\)"),
-        (["device=cpu,cuda"], "cannot go over device"),
+        (["device=cpu,cuda"], "cannot vary device"),
         (["objective=ce,mcr2"], "choose another objective with --objective"),
     ],
 )

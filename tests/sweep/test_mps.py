@@ -53,7 +53,7 @@ def asked(folder: Path) -> list[str]:
 
 def test_it_is_started_for_the_children_and_ended(control: Path) -> None:
     with suppress(KeyboardInterrupt), multi_process_service() as note:
-        assert note == "sharing the GPU by MPS"
+        assert note == "the processes share the GPU through MPS"
         pipe = os.environ["CUDA_MPS_PIPE_DIRECTORY"]  # what child processes inherit
         assert Path(pipe, "daemon").exists()
         assert Path(os.environ["CUDA_MPS_LOG_DIRECTORY"]).is_dir()
@@ -70,7 +70,7 @@ def test_a_daemon_that_runs_already_is_used_and_left(control: Path, monkeypatch:
     (mine / "daemon").touch()
     monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(mine))
     with multi_process_service() as note:
-        assert "runs already" in note
+        assert "already runs" in note
         assert os.environ["CUDA_MPS_PIPE_DIRECTORY"] == str(mine)
     assert asked(control) == [f"get_server_list {mine}"]
     assert (mine / "daemon").exists()
@@ -122,7 +122,7 @@ def test_a_sweep_starts_it_for_several_runs_on_a_gpu(
     notes = Notes()
     sweep(points, control / "s", parallel=parallel, listener=notes)
     assert inside == ([served] if parallel > 1 else [])
-    assert (notes.note is not None and "by MPS" in notes.note) == served
+    assert (notes.note is not None and "through MPS" in notes.note) == served
     assert (control / "asked").exists() == served
     again = Notes()
     monkeypatch.setattr("vmcr2.sweep._workers.multi_process_service", None)  # nothing left to do: nothing to start
@@ -138,7 +138,7 @@ def test_its_sockets_can_be_named_whatever_the_temporary_folder(
     deep.mkdir(parents=True)
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
     with multi_process_service() as said:
-        assert said == "sharing the GPU by MPS"
+        assert said == "the processes share the GPU through MPS"
         pipe = os.environ["CUDA_MPS_PIPE_DIRECTORY"]
         assert len(f"{pipe}/control_privileged") < 100
         assert not pipe.startswith(str(deep))

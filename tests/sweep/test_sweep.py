@@ -222,7 +222,7 @@ def test_somebody_s_files_in_a_run_s_place_stay(tmp_path: Path) -> None:
     folder = tmp_path / "s" / "runs" / point.folder_name
     folder.mkdir(parents=True)
     (folder / "notes.txt").write_text("my work")
-    assert "is already there" in sweep([point], tmp_path / "s").lost[point.id]
+    assert "already exists" in sweep([point], tmp_path / "s").lost[point.id]
     assert (folder / "notes.txt").read_text() == "my work"
 
 
@@ -241,7 +241,7 @@ def test_settings_that_do_not_fit_are_lost_and_the_sweep_goes_on(tmp_path: Path)
     chosen = points("batch_size=1,479")
     swept = sweep(chosen, tmp_path / "s")
     assert list(swept.lost) == [chosen[0].id]
-    assert "batch_size must be at least 2" in swept.lost[chosen[0].id]
+    assert "set batch_size to at least 2" in swept.lost[chosen[0].id]
     assert [record["point"] for record in lines(tmp_path / "s")] == [{"batch_size": 479}]
 
 
