@@ -640,10 +640,8 @@ def test_other_data_than_a_run_s_own_are_noticed(mistake: Callable[..., None]) -
     said = in_process("evaluate", "run", "--data", "other", "--json")
     assert said.code == 0
     assert "test_accuracy" in strict(said.out)
-    expected = (
-        "run was started with other training data than other holds now: figures of these data are not those of its"
-    )
-    assert said.err == f"vmcr2: {expected} summary.json\n"
+    expected = "run was started with other training data than other holds now: its summary.json has the figures of the"
+    assert said.err == f"vmcr2: {expected} old data\n"
     Path("raw").rename("away")
     Path("other").rename("raw")
     finished = in_process("train", "--resume", "--out", "run")
