@@ -648,7 +648,9 @@ def test_other_data_than_a_run_s_own_are_noticed(mistake: Callable[..., None]) -
     assert finished.code == 0
     assert "other training data" in finished.out
     Path("run/summary.json").unlink()
-    mistake("train", "--resume", "--out", "run", words=("started with other training data", "new run with another --out"))
+    mistake(
+        "train", "--resume", "--out", "run", words=("started with other training data", "new run with another --out")
+    )
 
 
 def test_evaluate_of_a_run_that_did_not_finish(mistake: Callable[..., None], begun: Path) -> None:

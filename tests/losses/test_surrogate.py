@@ -108,3 +108,15 @@ def test_features_of_another_precision_than_the_buffers(name: str, ahead: bool, 
     assert torch.allclose(left.grad, right.grad, rtol=1e-3, atol=1e-5)
     for a, b in zip(loss.buffers(), twin.buffers(), strict=True):
         assert torch.allclose(a, b, rtol=1e-3, atol=1e-5) if a.is_floating_point() else torch.equal(a, b)
+
+
+def test_what_was_made_ahead_of_the_first_latching_is_made_again() -> None:
+    """Otherwise the first step would be taken from a dictionary that is no longer there."""
+    z, labels = torch.randn(60, 8), torch.arange(60) % 3
+    gradients = []
+    for ahead in (False, True):
+        loss = VMCR2Loss(3, 8, atoms_per_class=2)
+        x = z.clone().requires_grad_()
+        loss.surrogate(x, labels, loss.look_ahead(labels) if ahead else None).backward()
+        gradients.append((x.grad, loss.dictionary.clone(), loss.codes.clone()))
+    assert all(torch.equal(one, other) for one, other in zip(*gradients, strict=True))

@@ -19,7 +19,7 @@ from vmcr2._shared import Settings
 from vmcr2.data import DataSettings, Pictures, Split, plain
 from vmcr2.models import ModelSettings
 from vmcr2.objectives import OBJECTIVES, CESettings, VMCR2Settings
-from vmcr2.runs import ALL_SETTINGS, Config, UserError, recipe
+from vmcr2.runs import ALL_SETTINGS, Config, UserError, deciding_settings, recipe
 from vmcr2.runs._settings import RunSettings
 from vmcr2.training import OptimSettings
 
@@ -526,3 +526,21 @@ def test_an_objective_may_be_set_with_its_own_settings() -> None:
     assert config.flat()["memory"] == 2000
     with pytest.raises(UserError, match=r"objective takes one of vmcr2, mcr2, ce, got \['ce'\]"):
         Config().replace(objective=["ce"])
+
+
+def test_a_section_is_no_single_setting() -> None:
+    with pytest.raises(UserError, match=r"objective takes a ObjectiveSettings; for single settings: Config"):
+        Config(objective="ce")  # type: ignore[arg-type]
+
+
+def test_what_cannot_be_set_from_a_text() -> None:
+    with pytest.raises(UserError, match="recipe cannot be set"):
+        recipe("digits").with_settings(["recipe=cifar100-vmcr2"])
+    with pytest.raises(UserError, match=r"codes=simplex was removed in vmcr2 0\.2\.0 .*: take one of free, flat"):
+        recipe("digits").with_settings(["codes=simplex"])
+
+
+def test_settings_that_cannot_be_read_stay_apart_from_the_others() -> None:
+    flat = json.loads(recipe("digits").to_json())
+    found = deciding_settings(flat | {"made_up": [1, 2]})
+    assert found == recipe("digits").deciding(seed=False) | {"made_up": (1, 2)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -165,3 +166,12 @@ def test_a_checkpoint_replaced_while_it_is_read_is_the_one_of_before(
         assert torch.equal(mine, theirs)
     assert read_position(path) == Position(2, 6, 1.0)
     assert watch.opens == 2
+
+
+def test_a_file_system_without_locks_is_used_with_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with pytest.warns(UserWarning, match="cannot be locked"), RunFolder(tmp_path / "run").held():
+        assert (tmp_path / "run").is_dir()

@@ -262,3 +262,21 @@ def test_sample_weights_of_cross_entropy() -> None:
     weights = np.where(np.arange(300) < 140, 1e-6, 1.0)
     assert model.fit(X, wrong, sample_weight=weights).score(X[140:], y[140:]) > 0.95
     assert np.mean(model.predict(X[:140]) == y[:140]) > 0.85
+
+
+def test_a_hold_out_of_almost_nothing_is_none() -> None:
+    rng = np.random.RandomState(SEED)
+    X, y = rng.randn(10, 3) + 3 * np.eye(3)[np.arange(10) % 2], np.arange(10) % 2
+    few = RateReductionClassifier(epochs=5, hidden=(8,), dim=4, random_state=0).fit(X, y)
+    assert len(few.holdout_novelty_) == 10  # one of them would be the whole hold-out
+    many = RateReductionClassifier(epochs=5, hidden=(8,), dim=4, random_state=0).fit(np.tile(X, (3, 1)), np.tile(y, 3))
+    assert len(many.holdout_novelty_) == 3
+
+
+def test_arguments_that_changed_after_fit_act_in_partial_fit() -> None:
+    X, y = np.random.RandomState(SEED).randn(40, 3), np.arange(40) % 2
+    model = RateReductionClassifier(epochs=2, hidden=(8,), dim=4, random_state=0).fit(X, y)
+    model.set_params(weight_decay=0.9, lr=0.01).partial_fit(X[y == 1], y[y == 1])
+    (group,) = model._trainer.optimizer.param_groups
+    assert group["weight_decay"] == 0.9
+    assert float(group["lr"]) == pytest.approx(0.01)

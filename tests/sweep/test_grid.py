@@ -136,3 +136,8 @@ def test_folder_names_are_safe_and_one_for_each_point() -> None:
     assert re.fullmatch(
         r"lr=0\.1,seed=0-[0-9a-f]{8}", grid(recipe("digits"), {"lr": [0.1]})[0].folder_name
     )  # what a person looks for
+
+
+def test_values_from_python_that_need_each_other() -> None:
+    points = grid(recipe("digits"), {"codes": ["flat"], "codes_trace": [2.0, 4.0]})
+    assert values(points, "codes", "codes_trace") == [("flat", 2.0), ("flat", 4.0)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -53,10 +54,13 @@ def lock(folder: Path, *, patience: float = 0.0) -> Iterator[None]:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
-            except OSError:
+            except (BlockingIOError, PermissionError):
                 if time.monotonic() >= deadline:
                     raise UserError(
                         f"another process is at work in {folder}: wait until it ends, or choose another folder"
                     ) from None
                 time.sleep(0.05)
+            except OSError as error:  # a file system without locks, such as some network ones
+                warnings.warn(f"{folder} cannot be locked ({error.strerror}): let one process work in it", stacklevel=3)
+                break
         yield

@@ -54,9 +54,10 @@ def verify_(
 @data_app.command("pack")
 def pack_(
     name: Annotated[str, typer.Argument(help="mnist, cifar100, …")],
-    source: Annotated[Path, typer.Option("--from", help="The folder with the standard files.")],
+    source: Annotated[Path, typer.Option("--from", help="The standard files: their folder, or the .tar.gz.")],
     target: Annotated[
-        Path | None, typer.Option("--to", help="The packed file; data/NAME.safetensors by default.")
+        Path | None,
+        typer.Option("--to", help="The packed file, or the folder to put it in; data/NAME.safetensors by default."),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -163,6 +163,7 @@ class VMCR2Loss(AtomState):
             x = z.detach()
             if not self._is_latched:
                 self._latch_on(x, labels)
+                ahead = None  # it was made of the dictionary before
             if ahead is None or ahead.classes.sizes.dtype != x.dtype:  # computed in another precision
                 ahead = self._ahead(labels, x)
             if with_expansion is None:

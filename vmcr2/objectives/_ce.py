@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from torch import Tensor, nn
 
@@ -32,13 +32,11 @@ class CEObjective(Objective):
 
     def loss(self, z: Tensor, labels: Tensor) -> Tensor:
         """The mean cross-entropy."""
-        value: Tensor = self.module(z, labels)
-        return value
+        return cast(Tensor, self.module(z, labels))
 
     def surrogate(self, z: Tensor, labels: Tensor, ahead: Any = None, weights: Tensor | None = None) -> Tensor:
         """The loss itself."""
-        value: Tensor = self.module(z, labels, weights)
-        return value
+        return cast(Tensor, self.module(z, labels, weights))
 
     def predict(self, z: Tensor) -> Tensor:
         """The class of the largest logit."""

@@ -52,6 +52,11 @@ class MCR2Objective(Objective):
         """−ΔR of the batch alone."""
         return -self.rates(z, labels).delta
 
+    def make_room(self, rows: int) -> None:
+        """In the memory too."""
+        super().make_room(rows)
+        self.module.max_class_size = rows + self.module.memory
+
     def look_ahead(self, labels: Tensor) -> Any:
         """Which sample belongs to which class."""
         return self.module.look_ahead(labels)

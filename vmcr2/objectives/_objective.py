@@ -33,6 +33,10 @@ class Objective(ABC):
         self.num_classes = num_classes
         self.capacity = capacity
 
+    def make_room(self, rows: int) -> None:
+        """From now on any class may fill a batch of so many rows."""
+        self.capacity = rows
+
     @abstractmethod
     def loss(self, z: Tensor, labels: Tensor) -> Tensor:
         """The value on a batch, for a log; changes nothing."""

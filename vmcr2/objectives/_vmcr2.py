@@ -98,6 +98,11 @@ class VMCR2Objective(Objective):
             "codes_trace": own.codes.sum(0).mean(),
         }
 
+    def make_room(self, rows: int) -> None:
+        """In the loss too."""
+        super().make_room(rows)
+        self.module.max_class_size = rows
+
     def look_ahead(self, labels: Tensor) -> Any:
         """R^v does not depend on the features."""
         return self.module.look_ahead(labels)

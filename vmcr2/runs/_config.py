@@ -13,7 +13,7 @@ from ..data import DataSettings
 from ..models import ModelSettings
 from ..objectives import OBJECTIVES, ObjectiveSettings, VMCR2Settings
 from ..training import OptimSettings
-from ._retired import RETIRED, removed_in
+from ._retired import RETIRED, RETIRED_VALUES, removed_in
 from ._settings import RunSettings
 
 _SECTIONS: dict[str, type[Settings]] = {
@@ -51,6 +51,9 @@ class Config:
     run: RunSettings = field(default_factory=RunSettings)
 
     def __post_init__(self) -> None:
+        for name, kind in {**_SECTIONS, "objective": ObjectiveSettings}.items():
+            if not isinstance(getattr(self, name), kind):
+                raise UserError(f"{name} takes a {kind.__name__}; for single settings: Config().replace({name}=…)")
         for problem in self.objective.contradictions_with(self.optim.batch_size):
             raise UserError(problem)
         if self.run.components > self.model.dim:
@@ -70,11 +73,9 @@ class Config:
 
         A name that does not exist, and a new value that cannot act in this run, are a :class:`UserError`.
         """
-        config = self._with(changes)
-        before = self.flat()
-        config.check_acting(
-            name for name, value in config.flat().items() if name in changes and value != before.get(name)
-        )
+        config, before = self._with(changes), self.flat()
+        now = config.flat()
+        config.check_acting([name for name in changes if name in now and now[name] != before.get(name)])
         return config
 
     def _with(self, changes: Mapping[str, Any]) -> Config:
@@ -94,9 +95,9 @@ class Config:
             parts[name] = dataclasses.replace(section, **own)
         return Config(**parts)
 
-    def with_settings(self, settings: list[str]) -> Config:
+    def with_settings(self, settings: list[str], **values: Any) -> Config:
         """The same with the settings of ``key=value`` texts, which must act in this run."""
-        changes: dict[str, Any] = {}
+        changes: dict[str, Any] = values
         for text in settings:
             name, equals, value = text.partition("=")
             if not equals:
@@ -173,11 +174,17 @@ def deciding_settings(flat: Mapping[str, Any]) -> dict[str, Any]:
 
     If this version cannot read the settings, they are taken as they are.
     """
+    known = {*ALL_SETTINGS, *RETIRED, "recipe", "objective"}
+    others = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in flat.items()
+        if name not in known or removed_in(name, value, flat)
+    }
+    readable = {name: value for name, value in flat.items() if name not in others}
     try:
-        return Config.from_flat(flat).deciding(seed=False)
+        return Config.from_flat(readable).deciding(seed=False) | others
     except UserError:
-        plain = {"recipe", "seed"} | {name for name, known in ALL_SETTINGS.items() if not known.rule.decides}
-        return {name: value for name, value in flat.items() if name not in plain}
+        return readable | others
 
 
 def _known(objective: ObjectiveSettings | type[ObjectiveSettings]) -> dict[str, Known]:
@@ -228,10 +235,16 @@ def _idle(name: str, flat: Mapping[str, Any], known: Mapping[str, Known]) -> str
 
 def _read(name: str, text: str) -> Any:
     """A value from its text."""
+    if name == "recipe":
+        raise UserError("recipe cannot be set: name the recipe first, as in `vmcr2 train NAME`")
     check_setting(name)
-    if name in ("recipe", "objective"):
+    if name == "objective":
         return text.strip()
     kind = ALL_SETTINGS[name].kind
+    if version := RETIRED_VALUES.get((name, text.strip())):
+        raise UserError(
+            f"{name}={text.strip()} was removed in vmcr2 {version} (docs/tuning-log.md): take {described(kind)}"
+        )
     try:
         return parse(kind, text.strip())
     except ValueError:

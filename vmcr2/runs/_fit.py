@@ -47,14 +47,15 @@ def fit(
     with forked_random(device):
         trainer = Trainer(config, source, device)
         folder = folder or RunFolder(default_folder(config))
+        note = listener.note if listener is not None else warnings.warn
         if resume and folder.finished:  # nothing is written: it may be in a place that cannot be written to
-            return trainer.restore(folder, listener.note if listener is not None else warnings.warn)
+            return trainer.restore(folder, note)
         with folder.held():
             _check_folder(folder, config, resume)  # again: another process may have had it meanwhile
             if not folder.config.exists():
                 folder.create(config, manifest(config, device, source), resume=resume)
             elif folder.finished:
-                return trainer.restore(folder, listener.note if listener is not None else warnings.warn)
+                return trainer.restore(folder, note)
             elif other := trainer.other_data(folder):
                 raise UserError(f"{other}: restore the old data, or start a new run with another --out")
             folder.remove_halves()

@@ -15,9 +15,8 @@ class Given(NamedTuple):
 Values = dict[str, Given]
 
 
-def paper(value: Any, section: str) -> Given:
-    """A value that the paper states."""
-    return Given(value, section)
+paper = Given
+"""A value that the paper states, and the section."""
 
 
 def ours(value: Any, why: str = "") -> Given:

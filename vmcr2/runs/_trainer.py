@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from .._shared import UserError
 from ..data import Pictures, Source, Split, hold_out
 from ..functional import rate_reduction
-from ..training import Engine, Loop, Numerics, Step, TrainingError, batch_figures, embed, epoch_order
+from ..training import Engine, Loop, Numerics, Step, TrainingError, batch_figures, check_capture, embed, epoch_order
 from ._checkpoint import Position, load_checkpoint, save_checkpoint
 from ._config import Config
 from ._folder import RunFolder, write_tensors
@@ -65,6 +65,7 @@ class Trainer:
 
     def _try_out(self) -> None:
         """Find settings that cannot work before anything is written: they are a :class:`UserError`."""
+        check_capture(self.config.run.engine, self.numerics.device)
         try:
             with torch.no_grad():
                 self.step.samples.training_batch(self.step.index[:2], self.step.draw)

@@ -140,12 +140,10 @@ class RateReductionBase(BaseEstimator):  # type: ignore[misc]
         for start in range(0, len(X), _CHUNK):
             x = torch.tensor(X[start : start + _CHUNK], dtype=torch.float64, device=device)
             parts.append(self.featurizer_(self.featurizer_.standardize(x)).cpu().numpy())
-        features: Array = np.concatenate(parts)
-        return features
+        return np.asarray(np.concatenate(parts))
 
     def _validated(self, X: Any) -> Array:
-        rows: Array = validate_data(self, X, dtype=np.float64, order="C", reset=False)
-        return rows
+        return np.asarray(validate_data(self, X, dtype=np.float64, order="C", reset=False))
 
     def _seed(self) -> int:
         """``random_state`` itself if it is a number; else one drawn from it."""

@@ -49,5 +49,4 @@ def holdout_by_content(X: Array, fraction: float) -> Array:
     2 has the same effect as giving the sample twice.
     """
     hashes = np.fromiter((zlib.crc32(row.tobytes()) for row in np.ascontiguousarray(X)), np.uint64, len(X))
-    held: Array = hashes < fraction * 2**32
-    return held
+    return np.asarray(hashes < fraction * 2**32)

@@ -33,8 +33,8 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
         hidden: widths of the default network's layers (Linear, BatchNorm, ReLU).
         network: another network: a ``torch.nn.Module`` (copied, not changed) or a function (in_features, dim) -> one.
         epochs: passes over the data; by default about 300 steps, at most 200 epochs (100 for mcr2 and ce), at least 30.
-        batch_size: the largest batch. An epoch has even batches of at most this size, and fewer than one sample per
-            batch is left out. BatchNorm needs two samples, so 1 means 2.
+        batch_size: the largest batch. An epoch has even batches of at most this size; a rest that cannot be
+            divided evenly is left out. BatchNorm needs two samples, so 1 means 2.
         lr: learning rate at the start; with every step it falls along a cosine, to 0. By default 0.3 (vmcr2), 0.03
             (mcr2), 1.0 (ce).
         weight_decay: by default 2e-3 (vmcr2) or 5e-4.
@@ -44,8 +44,9 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
         atoms_per_class: of V-MCR²'s dictionary; by default 2·dim/k, between 2 and 12.
         early_stopping: stop when the accuracy on the hold-out has not risen for ``n_iter_no_change`` epochs, and
             restore the best state.
-        validation_fraction: the part of every class that is held out, for the temperature, ``reject`` and early
-            stopping. With 0 they use the training samples, on which the classifier is too confident.
+        validation_fraction: the part of the samples that is held out, each class by its share, for the temperature,
+            ``reject`` and early stopping. With 0, or where that would be fewer than one sample for each class, they use
+            the training samples, on which the classifier is too confident.
         n_iter_no_change: patience of early stopping, in epochs.
         standardize: bring every column to mean 0 and variance 1. False is better for pixels and other columns of one
             kind, given on a scale of about 1.
@@ -161,13 +162,11 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
         z = self._features(X)
         if self.head_ is None:
             return -relative_residuals(self.classifier_, z)
-        logits: Array = z @ self.head_.weight.detach().cpu().numpy().T + self.head_.bias.detach().cpu().numpy()
-        return logits
+        return np.asarray(z @ self.head_.weight.detach().cpu().numpy().T + self.head_.bias.detach().cpu().numpy())
 
     def _novelty(self, X: Array) -> Array:
         scores = self._raw_scores(X)
-        novelty: Array = -scores.max(axis=1) if self.head_ is None else 1 - softmax(scores, axis=1).max(axis=1)
-        return novelty
+        return np.asarray(-scores.max(axis=1) if self.head_ is None else 1 - softmax(scores, axis=1).max(axis=1))
 
     def _checked_plan(self, num_classes: int, samples: int) -> Plan:
         plan = self._plan(num_classes, samples, self._seed())
@@ -187,8 +186,7 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
                 f"sample_weight is not defined for objective={self.objective!r}: a coding rate belongs to a set of "
                 "points and has no term per sample; use class_weight, objective='ce' or NearestSubspaceClassifier"
             )
-        weights: Array = _check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True)
-        return weights
+        return np.asarray(_check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True))
 
     def _weigh(self, logs: Array) -> None:
         # the loss of cross-entropy has these weights already
@@ -205,10 +203,14 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
 
 
 def held_out(labels: Array, fraction: float, plan: Plan) -> Array:
-    """Which rows are held out: this fraction of every class. At least two samples of a class stay."""
+    """Which rows are held out: the fraction, each class by its share. At least two samples of a class stay.
+
+    Fewer than one for each class would say nothing: then none are held out.
+    """
     count = round(fraction * len(labels))
-    held: Array = stratified(torch.as_tensor(labels), count, plan.num_classes, seed=plan.seed, keep=2).numpy()
-    return held
+    if count < plan.num_classes:
+        return np.zeros(len(labels), dtype=bool)
+    return np.asarray(stratified(torch.as_tensor(labels), count, plan.num_classes, seed=plan.seed, keep=2).numpy())
 
 
 def weighs_samples(objective: str) -> bool:

@@ -74,8 +74,7 @@ def log_weights(class_weight: Any, classes: Array, y: Array, *, partial: bool = 
     weights = compute_class_weight(class_weight, classes=classes, y=y)
     if np.any(weights <= 0):
         raise ValueError(f"class_weight must be above 0 for every class, got {weights.min():g}")
-    logs: Array = np.log(weights)
-    return logs
+    return np.asarray(np.log(weights))
 
 
 def refuse(labels: Array, refused: Array, reject_label: Any, classes: Array) -> Array:

@@ -57,9 +57,8 @@ class PartialFit(RateReductionBase):
         """A trainer, and nothing to calibrate on yet. After ``fit`` it has the fitted network, head and dictionary."""
         plan = self._checked_plan(k, len(X))
         self._recent: tuple[Array, Array, Array] = (np.empty((0, k)), np.empty(0, dtype=np.int64), np.empty(0))
-        # any class may fill a batch that is still to come
-        shares = torch.zeros(plan.optim.batch_size, dtype=torch.int64)
-        self._trainer = self._fitted_trainer or self._new_trainer(X, plan, shares)
+        self._trainer = self._fitted_trainer or self._new_trainer(X, plan, torch.arange(k))
+        self._trainer.objective.make_room(plan.optim.batch_size)
         self._trainer.plan = replace(self._trainer.plan, optim=plan.optim)  # the arguments may have changed since
         return self._trainer
 

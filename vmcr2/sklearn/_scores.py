@@ -23,8 +23,7 @@ def relative_residuals(subspaces: NearestSubspace, z: Array) -> Array:
     share = subspaces.residuals(points) / energy.clamp_min(torch.finfo(points.dtype).tiny)
     empty = (subspaces.bases == 0).all(2).all(1)
     share = torch.where((energy > 0) & ~empty, share, torch.ones_like(share))
-    result: Array = share.numpy()
-    return result
+    return np.asarray(share.numpy())
 
 
 def with_moments(fitted: NearestSubspace, sizes: torch.Tensor) -> NearestSubspace:
@@ -73,20 +72,17 @@ class SubspaceScores(ClassifierMixin):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> Array:
         """softmax(scores / T), (n, k), with the temperature T of the hold-out."""
         check_is_fitted(self)
-        probabilities: Array = softmax(self._scores(X) / self.temperature_, axis=1)
-        return probabilities
+        return np.asarray(softmax(self._scores(X) / self.temperature_, axis=1))
 
     def predict_log_proba(self, X: Any) -> Array:
         """The logarithms of :meth:`predict_proba`."""
         check_is_fitted(self)
-        logs: Array = log_softmax(self._scores(X) / self.temperature_, axis=1)
-        return logs
+        return np.asarray(log_softmax(self._scores(X) / self.temperature_, axis=1))
 
     def novelty_score(self, X: Any) -> Array:
         """How far every point is from the nearest subspace, (n,): the smallest residual, in [0, 1]."""
         check_is_fitted(self)
-        nearest: Array = self._residuals(X).min(axis=1)
-        return nearest
+        return np.asarray(self._residuals(X).min(axis=1))
 
     def predict(self, X: Any, reject: float | None = None, reject_label: Any = None) -> Array:
         """The likeliest class of every point, or a refusal.

@@ -91,8 +91,7 @@ def grid(base: Config, axes: Mapping[str, Sequence[Any]]) -> list[Point]:
         texts = {name: value for name, value in chosen.items() if isinstance(value, str)}
         others = {name: value for name, value in chosen.items() if name not in texts}
         try:
-            config = base.replace(**others).with_settings([f"{name}={value}" for name, value in texts.items()])
-            config.check_acting(chosen)
+            config = base.with_settings([f"{name}={value}" for name, value in texts.items()], **others)
         except UserError as error:
             called = " ".join(f"{name}={shown(value)}" for name, value in chosen.items())
             raise UserError(f"{error} (the grid's point {called})") from error
@@ -106,19 +105,14 @@ def grid(base: Config, axes: Mapping[str, Sequence[Any]]) -> list[Point]:
 
 def default_holdout(data: str) -> int:
     """How many training images to set aside."""
-    if data not in DATASETS:
-        return _LARGE_HOLDOUT  # opening it will say what is wrong
-    size = DATASETS[data].train_size
+    size = DATASETS[data].train_size if data in DATASETS else _LARGE  # opening an unknown one will say what is wrong
     return _LARGE_HOLDOUT if size >= _LARGE else size // 5
 
 
 def changes(config: Config) -> dict[str, Any]:
     """What differs from the recipe, or from the defaults if there is no recipe; without the seed."""
-    if config.recipe in RECIPES:
-        begun = RECIPES[config.recipe]().config
-    else:
-        begun = Config().replace(objective=config.objective.name)
-    before = begun.flat()
+    plain = Config().replace(objective=config.objective.name)
+    before = (RECIPES[config.recipe]().config if config.recipe in RECIPES else plain).flat()
     return {name: value for name, value in config.deciding(seed=False).items() if value != before.get(name)}
 
 

@@ -1,6 +1,6 @@
 """Training: tensors in, tensors out, no files. One loop serves the trainer (runs) and the estimators (sklearn)."""
 
-from ._engine import Capture as Capture, Engine as Engine
+from ._engine import Capture as Capture, Engine as Engine, check_capture as check_capture
 from ._loop import Loop as Loop, TrainingError as TrainingError, batch_figures as batch_figures
 from ._numerics import (
     Numerics as Numerics,

@@ -45,8 +45,7 @@ class Engine:
         self.step = step
         self.say = say
         self.device = step.numerics.device
-        if capture == "captured" and self.device.type != "cuda":
-            raise UserError("engine captured needs a CUDA device: use engine auto or eager")
+        check_capture(capture, self.device)
         self.captures = self.device.type == "cuda" and capture != "eager"
         self._must_capture = capture == "captured"
         self._graph: torch.cuda.CUDAGraph | None = None
@@ -104,6 +103,12 @@ class Engine:
             )
             return
         self._graph = graph
+
+
+def check_capture(capture: Capture, device: torch.device) -> None:
+    """A capture that is asked for needs a CUDA device: a :class:`UserError`."""
+    if capture == "captured" and device.type != "cuda":
+        raise UserError("engine captured needs a CUDA device: use engine auto or eager")
 
 
 def _first_line(error: BaseException) -> str:

@@ -76,7 +76,7 @@ class Step:
         self.parameters: list[Tensor] = [*network.parameters(), *objective.module.parameters()]
         self.optimizer = optimizer or build_optimizer(optim, self.parameters, self.rate)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.rate
+            group.update(lr=self.rate, weight_decay=optim.weight_decay)
         self.average = WeightAverage(network, objective.module, optim.average) if optim.average else None
         self._dropout = Dropouts(network)
 
