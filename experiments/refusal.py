@@ -62,7 +62,9 @@ def main() -> None:
     triples = list(itertools.combinations(range(10), 3))
     chosen = np.random.RandomState(0).permutation(len(triples))[: options.triples]
     runs = run_all(one, [triples[i] for i in chosen], options.workers)
-    save("refusal.json", {"data": "digits, 25 % test, split and training seed 0", "triples": len(runs), "runs": runs})
+    if len(runs) == len(triples):  # a shorter study does not replace the results of the whole
+        data = "digits, 25 % test, split and training seed 0"
+        save("refusal.json", {"data": data, "triples": len(runs), "runs": runs})
     rows = []
     for method, name in NAMES.items():
         values = np.array([run["auroc"][method] for run in runs])

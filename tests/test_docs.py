@@ -108,3 +108,9 @@ def test_the_studies_figures_in_the_documents() -> None:
             aurocs.setdefault(method, []).append(value)
     for values in aurocs.values():
         assert f"{mean(values):.3f} ± {stdev(values):.3f}" in page
+
+
+def test_the_page_of_settings_is_the_code_s() -> None:
+    from docs.settings import PAGE, page
+
+    assert PAGE.read_text() == page(), "python -m docs.settings writes it"

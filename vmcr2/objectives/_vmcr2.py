@@ -22,9 +22,9 @@ class VMCR2Settings(ObjectiveSettings):
     title: ClassVar[str] = "V-MCR²"
 
     mu: float | None = setting(None, above=0, unsets="weight")
-    """The paper's μ; or"""
+    """The paper's μ. Give it or ``weight``: setting one unsets the other."""
     weight: float | None = setting(20.0, above=0, unsets="mu")
-    """μm/2, the weight of the class-normalised mismatch. One of the two is given; setting one unsets the other."""
+    """μm/2, the weight of the class-normalised mismatch."""
     batch_expansion: float = setting(0.1, at_least=0)
     """β, the weight of the batch's exact rate. 0 is the paper's Eq. 7."""
     nu_dictionary: float = setting(5.0, at_least=0)
@@ -38,13 +38,13 @@ class VMCR2Settings(ObjectiveSettings):
     codes: Literal["free", "flat"] = "free"
     """"free": not negative, as in the paper. "flat": a fixed trace, evenly on the class's own atoms."""
     codes_trace: float = setting(1.0, above=0, only_with={"codes": ("flat",)})
-    """That trace."""
+    """The sum of a class's flat codes."""
     cap_codes_step: bool = setting(True, only_with={"codes": ("free",)})
     """Keep the codes' step small enough not to diverge."""
     latch_every: int = setting(50, at_least=1)
-    """Latch on the whole training set after so many …"""
+    """Latch on the whole training set after so many epochs or steps, and once before the first step."""
     latch_unit: Literal["epochs", "steps"] = "epochs"
-    """… of these. It is always done once before the first step."""
+    """What ``latch_every`` counts."""
 
     def contradictions(self) -> Iterator[str]:
         """μ and the weight are two names of one thing."""

@@ -21,4 +21,5 @@ from ._recipes import (
     recipe as recipe,
 )
 from ._run import Listener as Listener, Run as Run
+from ._settings import RunSettings as RunSettings
 from ._trainer import Trainer as Trainer
