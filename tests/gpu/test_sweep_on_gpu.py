@@ -43,7 +43,7 @@ def test_two_at_a_time_give_what_one_after_another_gives(tmp_path: Path) -> None
     said = said_by(tmp_path, "--out", "two", "--parallel", "2")
     assert "2 runs at a time" in said
     if shutil.which(CONTROL):
-        assert "by MPS" in said
+        assert "through MPS" in said
     assert not [*(tmp_path / "temporary").glob("vmcr2-mps-*"), *Path("/tmp").glob("vmcr2-mps-*")]
     one, two = (
         {line["id"]: line for line in map(json.loads, (tmp_path / name / "results.jsonl").read_text().splitlines())}
