@@ -35,11 +35,12 @@ def atomic(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def lock(folder: Path, *, patience: float = 0.0) -> Iterator[None]:
-    """Lock an existing folder: a second process that wants it gets a :class:`UserError` after ``patience`` seconds.
+    """Lock a folder, which is made if needed.
 
-    The lock ends with the process, also when it is killed. The file ``.lock`` stays, and means nothing by itself.
+    A second process that wants it gets a :class:`UserError` after ``patience`` seconds. The lock ends with the process, also when it is killed. The file ``.lock`` stays, and means nothing by itself.
     """
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         handle = (folder / LOCK).open("a")
     except OSError as error:
         raise UserError(f"cannot write to {folder}: {error.strerror or error}") from error

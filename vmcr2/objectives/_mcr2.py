@@ -52,6 +52,11 @@ class MCR2Objective(Objective):
         """−ΔR of the batch alone."""
         return -self.rates(z, labels).delta
 
+    def terms(self, z: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """The loss is one of the rates."""
+        rates = self.rate_terms(z, labels)
+        return {"loss": -rates["batch_delta_r"]} | rates
+
     def make_room(self, rows: int) -> None:
         """In the memory too."""
         super().make_room(rows)

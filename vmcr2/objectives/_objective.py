@@ -76,13 +76,12 @@ class Objective(ABC):
 
     def terms(self, z: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """The figures of a batch for a log: the loss, and R, R_c and ΔR of the batch."""
+        return {"loss": self.loss(z, labels)} | self.rate_terms(z, labels)
+
+    def rate_terms(self, z: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """R, R_c and ΔR of the batch, as a log names them."""
         rates = self.rates(z, labels)
-        return {
-            "loss": self.loss(z, labels),
-            "expansion": rates.expansion,
-            "compression": rates.compression,
-            "batch_delta_r": rates.delta,
-        }
+        return {"expansion": rates.expansion, "compression": rates.compression, "batch_delta_r": rates.delta}
 
     def rates(self, z: Tensor, labels: Tensor) -> RateTerms:
         """R, R_c and ΔR of a batch, by shapes that do not depend on values."""

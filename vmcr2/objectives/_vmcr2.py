@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from torch import Tensor
 
 from .._shared import setting
-from ..functional import mismatch
+from ..functional import VariationalTerms, mismatch
 from ..losses import VMCR2Loss
 from ._objective import Objective, ObjectiveSettings, batch_capacity
 
@@ -84,19 +84,25 @@ class VMCR2Objective(Objective):
 
     def loss(self, z: Tensor, labels: Tensor) -> Tensor:
         """Minus the objective of Eq. 7, less β·R(z)."""
-        parts = self.module.terms(z, labels)
+        return self._value(self.module.terms(z, labels))
+
+    def _value(self, parts: VariationalTerms) -> Tensor:
         return -parts.objective - self.settings.batch_expansion * parts.expansion
 
     def terms(self, z: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """With the parts of Eq. 7, and the codes' mean trace."""
         parts, own = self.module.terms(z, labels), self.module
         fixed: dict[str, Any] = {"max_class_size": self.capacity, "validate": False}
-        return super().terms(z, labels) | {
-            "variational_expansion": parts.variational_expansion,
-            "variational_compression": parts.variational_compression,
-            "mismatch": mismatch(z, labels, own.dictionary, own.codes, method="precise", **fixed),
-            "codes_trace": own.codes.sum(0).mean(),
-        }
+        return (
+            {"loss": self._value(parts)}
+            | self.rate_terms(z, labels)
+            | {
+                "variational_expansion": parts.variational_expansion,
+                "variational_compression": parts.variational_compression,
+                "mismatch": mismatch(z, labels, own.dictionary, own.codes, method="precise", **fixed),
+                "codes_trace": own.codes.sum(0).mean(),
+            }
+        )
 
     def make_room(self, rows: int) -> None:
         """In the loss too."""

@@ -113,8 +113,9 @@ class Config:
 
     def check_acting(self, names: Iterable[str]) -> None:
         """A setting that does nothing in this run is a :class:`UserError`."""
+        flat, known = self.flat(), _known(self.objective)
         for name in names:
-            if reason := _idle(name, self.flat(), _known(self.objective)):
+            if reason := _idle(name, flat, known):
                 raise UserError(f"{name} {reason}: leave it out")
 
     def acting(self) -> dict[str, Any]:
@@ -145,20 +146,12 @@ class Config:
 
         Settings that could not act in the run are left out, and so are retired ones at their default.
         """
-        objective = _settings_of(flat.get("objective", VMCR2Settings.name))()
-        known = _known(objective)
-        given: dict[str, Any] = {"objective": objective.name}
-        for name, value in flat.items():
-            could_act = name in known or name in RETIRED
-            if could_act and (version := removed_in(name, value, {"objective": objective.name, **flat})):
-                raise UserError(
-                    f"it has {name}={value}, which vmcr2 {version} removed: use the version in its manifest.json"
-                )
-            if name in known or name in ("recipe", "objective"):
-                given[name] = value
-            elif name not in ALL_SETTINGS and name not in RETIRED:
-                raise UserError(f"it has {name}={value}, a setting that this vmcr2 does not know")
-        return cls()._with(given)
+        for problem in _unreadable(flat).values():
+            raise UserError(problem)
+        objective = _settings_of(flat.get("objective", VMCR2Settings.name))
+        names = {*_known(objective), "recipe"}
+        own = {name: value for name, value in flat.items() if name in names}
+        return cls()._with({"objective": objective.name} | own)
 
     @classmethod
     def from_json(cls, text: str) -> Config:
@@ -174,17 +167,26 @@ def deciding_settings(flat: Mapping[str, Any]) -> dict[str, Any]:
 
     If this version cannot read the settings, they are taken as they are.
     """
-    known = {*ALL_SETTINGS, *RETIRED, "recipe", "objective"}
-    others = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in flat.items()
-        if name not in known or removed_in(name, value, flat)
-    }
-    readable = {name: value for name, value in flat.items() if name not in others}
     try:
-        return Config.from_flat(readable).deciding(seed=False) | others
+        others = {name: flat[name] for name in _unreadable(flat)}
+        readable = {name: value for name, value in flat.items() if name not in others}
+        as_read = {name: tuple(value) if isinstance(value, list) else value for name, value in others.items()}
+        return Config.from_flat(readable).deciding(seed=False) | as_read
     except UserError:
-        return readable | others
+        return dict(flat)
+
+
+def _unreadable(flat: Mapping[str, Any]) -> dict[str, str]:
+    """The settings that this version cannot read, by flat name, and why, in a sentence."""
+    objective = _settings_of(flat.get("objective", VMCR2Settings.name))
+    acting = {*_known(objective), *RETIRED}
+    found = {}
+    for name, value in flat.items():
+        if name not in ALL_SETTINGS and name not in RETIRED and name not in ("recipe", "objective"):
+            found[name] = f"it has {name}={value}, a setting that this vmcr2 does not know"
+        elif name in acting and (version := removed_in(name, value, {"objective": objective.name, **flat})):
+            found[name] = f"it has {name}={value}, which vmcr2 {version} removed: use the version in its manifest.json"
+    return found
 
 
 def _known(objective: ObjectiveSettings | type[ObjectiveSettings]) -> dict[str, Known]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -43,15 +43,9 @@ class RunFolder:
         """The summary is written last."""
         return self.summary.exists()
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> AbstractContextManager[None]:
         """One process works in a run folder at a time: two would mix their checkpoints and metrics."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise _unwritable(self.path, error) from error
-        with lock(self.path, patience=_PATIENCE):
-            yield
+        return lock(self.path, patience=_PATIENCE)
 
     def check_free(self, *, resume: bool = False) -> None:
         """A folder that is not empty is a :class:`UserError`, and is left alone."""

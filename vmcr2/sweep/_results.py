@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +50,6 @@ class Results:
             raise UserError(f"cannot read {self.path}: {error.strerror or error}") from error
 
 
-@contextmanager
-def sole_user(out: Path) -> Iterator[None]:
-    """Create the sweep's folder and lock it: two sweeps in one folder would make the same runs."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot write to {out}: {error.strerror or error}") from error
-    with lock(out):
-        yield
+def sole_user(out: Path) -> AbstractContextManager[None]:
+    """Make the sweep's folder and lock it: two sweeps in one folder would make each other's runs twice."""
+    return lock(out)
