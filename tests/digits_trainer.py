@@ -49,3 +49,18 @@ def train(made: Trainer, draw: int) -> None:
 def weights_of(made: Trainer) -> list[Tensor]:
     """Of the network and of the objective's head, as they are now."""
     return [value.detach().clone() for value in made.step.parameters]
+
+
+RUN_FILES = {
+    ".lock",
+    "config.json",
+    "manifest.json",
+    "metrics.jsonl",
+    "summary.json",
+    "model.safetensors",
+    "objective.safetensors",
+    "subspaces.safetensors",
+    "evaluation.safetensors",
+    "checkpoint/last.safetensors",
+}
+"""What a finished run of V-MCR² leaves in its folder."""

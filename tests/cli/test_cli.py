@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 from command_line import Said, in_process
+from digits_trainer import RUN_FILES
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -33,19 +34,7 @@ from vmcr2.runs._recipes import default_origin
 from vmcr2.runs._trainer import Trainer
 
 ROOT = Path(vmcr2.__file__).parent.parent
-FILES = {
-    ".lock",
-    "config.json",
-    "manifest.json",
-    "metrics.jsonl",
-    "summary.json",
-    "model.safetensors",
-    "objective.safetensors",
-    "subspaces.safetensors",
-    "evaluation.safetensors",
-    "checkpoint/last.safetensors",
-    "report.html",
-}
+FILES = RUN_FILES | {"report.html"}
 no_cuda = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
 
 

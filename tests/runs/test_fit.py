@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from digits_trainer import quick
+from digits_trainer import RUN_FILES, quick
 from safetensors.torch import load_file
 from seeds import SEED
 
@@ -386,18 +386,7 @@ def test_a_broken_loss_stops_the_run(tmp_path: Path) -> None:
 def test_the_run_folder_is_complete(finished: Finished) -> None:
     run = finished("vmcr2")
     names = {path.relative_to(run.folder).as_posix() for path in run.folder.rglob("*") if path.is_file()}
-    assert names == {
-        ".lock",
-        "config.json",
-        "manifest.json",
-        "metrics.jsonl",
-        "summary.json",
-        "model.safetensors",
-        "objective.safetensors",
-        "subspaces.safetensors",
-        "evaluation.safetensors",
-        "checkpoint/last.safetensors",
-    }
+    assert names == RUN_FILES
     manifest = json.loads((run.folder / "manifest.json").read_text())
     assert manifest["seed"] == SEED
     assert len(manifest["data"]["train_checksum"]) == 64

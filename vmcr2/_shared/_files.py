@@ -37,7 +37,8 @@ def atomic(path: Path) -> Iterator[Path]:
 def lock(folder: Path, *, patience: float = 0.0) -> Iterator[None]:
     """Lock a folder, which is made if needed.
 
-    A second process that wants it gets a :class:`UserError` after ``patience`` seconds. The lock ends with the process, also when it is killed. The file ``.lock`` stays, and means nothing by itself.
+    A second process that wants it gets a :class:`UserError` after ``patience`` seconds. The lock ends with the process,
+    also when it is killed. The file ``.lock`` stays, and means nothing by itself.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

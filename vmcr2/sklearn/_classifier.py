@@ -118,9 +118,9 @@ class RateReductionClassifier(SubspaceScores, PartialFit):
             held, kept = np.ones_like(held), np.ones_like(held)
         else:
             kept = ~held
-        # if samples are drawn by class weights, any class may fill a batch
-        shares = torch.as_tensor(labels[kept]) if not np.ptp(logs) > 0 else torch.zeros(len(labels), dtype=torch.int64)
-        trainer = self._new_trainer(X[kept], plan, shares)
+        trainer = self._new_trainer(X[kept], plan, torch.as_tensor(labels[kept]))
+        if np.ptp(logs) > 0:  # drawn by class weights, any class may fill a batch
+            trainer.objective.make_room(plan.optim.batch_size)
         data = self._samples(trainer, X[kept], labels[kept], logs, weights[kept])
         stop = None
         if self.early_stopping:

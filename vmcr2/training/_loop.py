@@ -24,8 +24,8 @@ class Loop:
     Args:
         step: over the training set.
         engine: runs it.
-        order: the order of samples in an epoch, a function of its number. Its length sets the steps of an epoch:
-            samples that do not fill a batch are left out.
+        order: the order of samples in an epoch, a function of its number. Samples that do not fill a batch are left
+            out of it.
     """
 
     def __init__(self, step: Step, engine: Engine, order: Callable[[int], Tensor]) -> None:
