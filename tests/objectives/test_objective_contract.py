@@ -12,7 +12,16 @@ from seeds import SEED
 from sum_objective import SumSettings
 from torch import Tensor, nn
 
-from vmcr2.objectives import OBJECTIVES, CESettings, MCR2Settings, Objective, ObjectiveSettings, VMCR2Settings
+from vmcr2.objectives import (
+    OBJECTIVES,
+    CEMCR2Settings,
+    CESettings,
+    CEVMCR2Settings,
+    MCR2Settings,
+    Objective,
+    ObjectiveSettings,
+    VMCR2Settings,
+)
 
 M, D, K = 60, 16, 4
 
@@ -24,6 +33,9 @@ CASES: dict[str, ObjectiveSettings] = {
     "mcr2": MCR2Settings(),
     "mcr2 with a memory": MCR2Settings(memory=2 * M),
     "ce": CESettings(),
+    "ce+mcr2": CEMCR2Settings(),
+    "ce+mcr2 with a memory": CEMCR2Settings(memory=2 * M, rate_weight=0.1),
+    "ce+vmcr2": CEVMCR2Settings(atoms_per_class=3),
     "another ε²": MCR2Settings(eps_sq=0.1, loss_scale=0.5),
     "a sum of two": SumSettings(rate_weight=0.1),
 }

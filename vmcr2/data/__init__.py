@@ -3,7 +3,7 @@
 from ._augment import augment_crop, augment_resized_crop, flip_only, normalize, plain
 from ._catalogue import DATASETS, DataInfo, describe as describe
 from ._errors import DataError
-from ._holdout import hold_out as hold_out, stratified as stratified
+from ._holdout import hold_out as hold_out, stratified as stratified, with_label_noise as with_label_noise
 from ._pictures import Pictures as Pictures
 from ._settings import DataSettings as DataSettings
 from ._sources import Source, open_data, pack, verify

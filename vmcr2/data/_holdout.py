@@ -1,4 +1,4 @@
-"""Sets training samples aside: a part of every class."""
+"""Changes a training set: sets samples aside, a part of every class, or replaces labels."""
 
 from __future__ import annotations
 
@@ -37,3 +37,12 @@ def stratified(labels: Tensor, count: int, num_classes: int, *, seed: int, keep:
         members = order[labels[order] == j]
         held[members[: int(take[j])]] = True
     return held
+
+
+def with_label_noise(split: Split, share: float, num_classes: int, *, seed: int) -> Split:
+    """A share of the labels replaced by labels drawn from all classes, so that 1/k of the replaced ones stay right."""
+    generator = torch.Generator().manual_seed(seed)
+    replaced = torch.randperm(len(split.labels), generator=generator)[: round(share * len(split.labels))]
+    labels = split.labels.clone()
+    labels[replaced] = torch.randint(num_classes, (len(replaced),), generator=generator)
+    return Split(split.images, labels)

@@ -21,6 +21,8 @@ class DataSettings(Settings):
     """Where it is: a packed file, or a folder. None looks in the usual places."""
     holdout: int = setting(0, at_least=0)
     """Training images set aside to compare settings on, the same for every seed. The test set is then not read."""
+    label_noise: float = setting(0.0, at_least=0, at_most=1)
+    """Share of the training labels that are replaced by labels drawn from all classes: to see how much they matter."""
     augmentation: Augmentation = "none"
     """"crop" (pad, random crop, flip), "flip" (resize, flip), "resized-crop" (of random area and shape), "none"."""
     crop_padding: int = setting(8, at_least=0, only_with={"augmentation": ("crop",)})

@@ -1,9 +1,17 @@
 """Objectives: one file each. An objective owns its settings, its state and its life; a new one is a new file here."""
 
 from ._ce import CESettings as CESettings
+from ._composed import CEMCR2Settings as CEMCR2Settings, CEVMCR2Settings as CEVMCR2Settings
 from ._mcr2 import MCR2Settings as MCR2Settings
 from ._objective import Objective as Objective, ObjectiveSettings as ObjectiveSettings
+from ._rule import (
+    choose_objective as choose_objective,
+    default_dim as default_dim,
+    objective_rule as objective_rule,
+)
 from ._vmcr2 import VMCR2Settings as VMCR2Settings
 
-OBJECTIVES: dict[str, type[ObjectiveSettings]] = {kind.name: kind for kind in (VMCR2Settings, MCR2Settings, CESettings)}
+OBJECTIVES: dict[str, type[ObjectiveSettings]] = {
+    kind.name: kind for kind in (VMCR2Settings, MCR2Settings, CESettings, CEMCR2Settings, CEVMCR2Settings)
+}
 """By the name that a configuration gives them."""

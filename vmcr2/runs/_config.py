@@ -22,6 +22,8 @@ _SECTIONS: dict[str, type[Settings]] = {
     "optim": OptimSettings,
     "run": RunSettings,
 }
+_UNSAID = {"decay_all": True}
+"""What settings were before they had a name: earlier versions decayed every parameter."""
 _ALSO_CALLED = {
     **{"learning_rate": "lr", "rate": "lr", "wd": "weight_decay", "decay": "weight_decay", "batch": "batch_size"},
     **{"beta": "batch_expansion", "eps": "eps_sq", "epsilon": "eps_sq", "epsilon_sq": "eps_sq", "ema": "average"},
@@ -151,7 +153,7 @@ class Config:
         objective = _settings_of(flat.get("objective", VMCR2Settings.name))
         names = {*_known(objective), "recipe"}
         own = {name: value for name, value in flat.items() if name in names}
-        return cls()._with({"objective": objective.name} | own)
+        return cls()._with(_UNSAID | {"objective": objective.name} | own)
 
     @classmethod
     def from_json(cls, text: str) -> Config:

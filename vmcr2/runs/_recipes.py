@@ -1,6 +1,7 @@
 """The recipes: for each row of the paper's tables the paper read literally, and the one to use.
 
-Names are DATA[-dD][-preact]-OBJECTIVE[-paper]. Every value carries its origin: a section of the paper, or "ours".
+Names are DATA[-dD][-preact]-OBJECTIVE[-paper]. Every value carries its origin: a section of the paper, or "ours". A
+recipe to use is the rule (:mod:`._rule`) plus what a search has added. DATA-auto is the rule alone.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from .._shared import UserError, did_you_mean
+from ..data import Source, describe
 from ..objectives import OBJECTIVES
+from ..training import choose_device
 from ._config import ALL_SETTINGS, Config
 from ._origins import Given, Values, ours, paper
+from ._rule import facts_of, rule
 from ._tuned_recipes import digits, tuned
 
 
@@ -121,7 +125,11 @@ class _Row(NamedTuple):
         return "-".join(filter(None, [self.data, "" if self.dim == plain else f"d{self.dim}", self.variant]))
 
 
-_ALL = tuple(OBJECTIVES)
+_ALL = ("vmcr2", "mcr2", "ce")
+"""The objectives of the paper's tables."""
+_BY_RULE = ("auto", *(name for name in OBJECTIVES if name not in _ALL))
+"""What the paper does not have: the rule alone sets it."""
+_RULED = ("digits", "mnist", "fashion-mnist", "cifar10", "cifar100", "tiny-imagenet")
 _ROWS = [
     _Row("mnist", 128, "", _ALL, "MNIST, Table 2"),
     _Row("cifar10", 128, "", _ALL, "CIFAR-10, Table 2"),
@@ -145,7 +153,22 @@ def _paper_row(row: _Row, objective: str, literal: bool) -> Recipe:
         if "weight" in chosen:
             values.pop("mu", None)
         values |= chosen
+    else:
+        values["decay_all"] = ours(True, "as torch's optimisers do")
     return _build(name, objective, values, row.title + (", as the paper says" if literal else ", to use"))
+
+
+def _rule_row(data: str, objective: str) -> Recipe:
+    return _ruled(f"{data}-{objective}", describe(data).title, data, objective, {})
+
+
+def _ruled(name: str, title: str, data: str | Source, objective: str, given: dict[str, Any]) -> Recipe:
+    """The rule for a data set. Settings that a person gives come first, and the others follow from them."""
+    on_gpu = choose_device(given.get("device", "auto")).type == "cuda"
+    values = rule(facts_of(data, given.get("holdout", 0)), objective, on_gpu=on_gpu, **given)
+    named = data if isinstance(data, str) else data.name
+    values |= {"data": Given(named, "given"), "eps_sq": paper(0.5, "§4.1")}
+    return _build(name, values["objective"].value, values, f"{title}, by the rule alone")
 
 
 def _digits_row(objective: str) -> Recipe:
@@ -154,11 +177,12 @@ def _digits_row(objective: str) -> Recipe:
 
 
 def _table() -> dict[str, Callable[[], Recipe]]:
-    table = {f"digits-{objective}": partial(_digits_row, objective) for objective in OBJECTIVES}
+    table = {f"digits-{objective}": partial(_digits_row, objective) for objective in _ALL}
     for row in _ROWS:
         for objective, literal in itertools.product(row.objectives, (False, True)):
             name = f"{row.name}-{objective}" + ("-paper" if literal else "")
             table[name] = partial(_paper_row, row, objective, literal)
+    table |= {f"{data}-{objective}": partial(_rule_row, data, objective) for data in _RULED for objective in _BY_RULE}
     return dict(table)
 
 
@@ -169,16 +193,18 @@ def default_origin(name: str) -> str:
 
 
 RECIPES = _table()
-FAMILIES = ("digits", *(row.name for row in _ROWS))
-"""Names without an objective: they take one, V-MCR² by default."""
+AUTO = "auto"
+FAMILIES = tuple(dict.fromkeys((*_RULED, *(row.name for row in _ROWS))))
+"""Names without an objective: they take one. By default it is V-MCR² where there is such a recipe, else the rule's."""
 
 
 def find_recipe(name: str, objective: str | None = None) -> Recipe:
     """The recipe of a full name, or of DATA alone with an objective. A contradiction is a :class:`UserError`."""
     if name in FAMILIES:
-        full = f"{name}-{objective or 'vmcr2'}"
+        usual = "vmcr2" if f"{name}-vmcr2" in RECIPES else AUTO
+        full = f"{name}-{objective or usual}"
         if full not in RECIPES:
-            offered = [o for o in OBJECTIVES if f"{name}-{o}" in RECIPES]
+            offered = [o for o in (*OBJECTIVES, AUTO) if f"{name}-{o}" in RECIPES]
             raise UserError(f"there is no recipe of {name} for {objective}: choose {' or '.join(offered)}")
         return RECIPES[full]()
     if name not in RECIPES:
@@ -193,11 +219,25 @@ def find_recipe(name: str, objective: str | None = None) -> Recipe:
     return found
 
 
-def recipe(name: str, **overrides: Any) -> Config:
+def recipe(name: str, *, data: str | Source | None = None, **overrides: Any) -> Config:
     """The configuration of a recipe, with other values where they are given.
+
+    ``recipe("auto", data=…)`` is the rule for a data set, opened or by its name. ``objective`` is then "auto" or one of
+    the objectives. Other given values count: the rule derives the rest from them.
 
     >>> recipe("digits", epochs=5).optim.epochs
     5
+    >>> recipe("auto", data="digits").objective.name
+    'ce+mcr2'
     """
     objective = overrides.pop("objective", None)
+    if name == AUTO:
+        if data is None:
+            raise UserError('the recipe auto needs data: recipe("auto", data=…), a name or an opened data set')
+        if objective not in (None, AUTO, *OBJECTIVES):
+            raise UserError(f"objective takes {AUTO}, {', '.join(OBJECTIVES)}, got {objective!r}")
+        made = _ruled(AUTO, AUTO, data, objective or AUTO, overrides).config
+        return made.replace(**{key: value for key, value in overrides.items() if value != made.flat().get(key)})
+    if data is not None:
+        raise UserError(f'only the recipe auto takes data: recipe("auto", data=…), or the recipe {name!r} without')
     return find_recipe(name, objective).config.replace(**overrides)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from .._shared import UserError
-from ..data import Pictures, Source, Split, hold_out
+from ..data import Pictures, Source, Split, hold_out, with_label_noise
 from ..functional import rate_reduction
 from ..training import Engine, Loop, Numerics, Step, TrainingError, batch_figures, check_capture, embed, epoch_order
 from ._checkpoint import Position, load_checkpoint, save_checkpoint
@@ -38,6 +38,8 @@ class Trainer:
         self.held: Split | None = None
         if config.data.holdout:
             self.train_split, self.held = hold_out(self.train_split, config.data.holdout, self.num_classes)
+        if share := config.data.label_noise:  # the held-out images keep their labels
+            self.train_split = with_label_noise(self.train_split, share, self.num_classes, seed=config.run.seed)
         torch.manual_seed(config.run.seed)
         size = config.data.image_size
         self.network = self.numerics.place(config.model.build((source.image_shape[0], size, size)))

@@ -22,7 +22,9 @@ class OptimSettings(Settings):
     nesterov: bool = setting(False, only_with={"optimizer": ("sgd",)})
     """Of SGD."""
     weight_decay: float = setting(0.0, at_least=0)
-    """On every parameter."""
+    """On the weights of layers. See ``decay_all`` for the rest."""
+    decay_all: bool = False
+    """Decay BatchNorm's parameters and biases too."""
     schedule: Literal["constant", "step", "cosine", "linear"] = "constant"
     """"step" divides by 10 at each of ``milestones``; "cosine" and "linear" fall to 0."""
     milestones: tuple[float, ...] = setting((0.5, 0.75), above=0, at_most=1, only_with={"schedule": ("step",)})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -75,8 +75,8 @@ class Step:
         """Whether cuDNN tries its algorithms in the first steps."""
         self.parameters: list[Tensor] = [*network.parameters(), *objective.module.parameters()]
         self.optimizer = optimizer or build_optimizer(optim, self.parameters, self.rate)
-        for group in self.optimizer.param_groups:
-            group.update(lr=self.rate, weight_decay=optim.weight_decay)
+        for group in self.optimizer.param_groups:  # of an earlier step too, whose settings may have been others
+            group.update(lr=self.rate, weight_decay=optim.weight_decay if group["decays"] else 0.0)
         self.average = WeightAverage(network, objective.module, optim.average) if optim.average else None
         self._dropout = Dropouts(network)
 
@@ -164,14 +164,16 @@ class Step:
 
 
 def build_optimizer(optim: OptimSettings, parameters: list[Tensor], rate: Tensor) -> torch.optim.Optimizer:
-    """Fused, with its rate in a tensor: a captured step reads it at every replay."""
+    """Fused, with its rate in a tensor: a captured step reads it at every replay. Its groups decay, or do not."""
+    groups = _decay_groups(parameters, optim)
     if optim.optimizer == "adamw":
-        return torch.optim.AdamW(parameters, lr=rate, weight_decay=optim.weight_decay, fused=True)
-    return torch.optim.SGD(
-        parameters,
-        lr=rate,
-        momentum=optim.momentum,
-        weight_decay=optim.weight_decay,
-        nesterov=optim.nesterov,
-        fused=True,
-    )
+        return torch.optim.AdamW(groups, lr=rate, fused=True)
+    return torch.optim.SGD(groups, lr=rate, momentum=optim.momentum, nesterov=optim.nesterov, fused=True)
+
+
+def _decay_groups(parameters: list[Tensor], optim: OptimSettings) -> list[dict[str, Any]]:
+    """Weights of layers decay. Vectors, which are biases and BatchNorm's parameters, do so with ``decay_all`` only."""
+    decaying = [own for own in parameters if optim.decay_all or own.ndim > 1]
+    others = [own for own in parameters if not (optim.decay_all or own.ndim > 1)]
+    groups = [{"params": decaying, "decays": True}, {"params": others, "decays": False}]
+    return [group for group in groups if group["params"]]

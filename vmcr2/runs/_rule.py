@@ -1,0 +1,108 @@
+"""The rule from a training set to every setting, for data that nobody has searched for: ``recipe("auto", data=…)``.
+
+It looks at numbers of samples, classes and pixels, never at the name of a data set. docs/defaults.md says how each
+value was found, and how far a search gets beyond it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..data import Source, describe
+from ..objectives import choose_objective, default_dim, objective_rule
+from ._origins import Given, Values
+
+_SMALL = 16  # pixels: below it a ResNet has nothing to pool
+_STEPS_IN_EPOCH = 8
+_EPOCHS = 200
+# what a CPU does in some minutes: images through a ResNet-18 of 32×32, and through an MLP
+_CPU_IMAGES = {"resnet18": 300_000, "mlp": 5_000_000}
+_FEWEST_EPOCHS = 5
+
+
+class Facts(NamedTuple):
+    """What the rule knows of a training set."""
+
+    class_sizes: tuple[int, ...]
+    image_shape: tuple[int, int, int]
+    """(channels, height, width)"""
+
+    @property
+    def samples(self) -> int:
+        """N."""
+        return sum(self.class_sizes)
+
+    @property
+    def num_classes(self) -> int:
+        """k."""
+        return len(self.class_sizes)
+
+
+def facts_of(data: str | Source, held_out: int = 0) -> Facts:
+    """Of an opened data set, whose training labels are read; or of a name, as published, in even classes."""
+    if isinstance(data, Source):
+        sizes = data.train().labels.bincount(minlength=data.num_classes).double()
+        kept = sizes * (1 - held_out / sizes.sum())
+        return Facts(tuple(kept.round().int().tolist()), data.image_shape)
+    info = describe(data)
+    return Facts(((info.train_size - held_out) // info.classes,) * info.classes, info.image_shape)
+
+
+def rule(facts: Facts, objective: str = "auto", *, on_gpu: bool, **given: Any) -> Values:
+    """Every setting that the rule decides, with its reason. ``given`` are settings that a person has fixed.
+
+    Later values follow from earlier ones: a given batch size decides the objective, the epochs and the averaging.
+    """
+    values: Values = {}
+
+    def decide(name: str, value: Any, why: str) -> Any:
+        values[name] = Given(given.get(name, value), "given" if name in given else f"the rule: {why}")
+        return values[name].value
+
+    k = facts.num_classes
+    model, size = _network(facts.image_shape)
+    model = decide("model", model, "a ResNet-18 from 16 pixels on, an MLP below")
+    decide("image_size", size, "32, or 64 for pictures above 64 pixels: a step costs its square")
+    if model == "mlp":
+        decide("augmentation", "none", "too few pixels to move")
+    else:
+        decide("augmentation", "crop", "small shifts change no class that we know of")
+        decide("crop_padding", size // 8, "an eighth of the picture")
+        decide("flip", False, "a mirrored picture may show another class: ask for it with flip=true")
+    dim = decide("dim", default_dim(k), "13 for each class up to 128, at least 5 for each, at most 512")
+    most = 1000 if k <= 50 else 2000
+    batch = decide("batch_size", max(32, min(most, facts.samples // _STEPS_IN_EPOCH)), "1000, or 2000 above 50 classes")
+    if objective == "auto":
+        objective = choose_objective(facts.class_sizes, batch, dim)
+        values["objective"] = Given(objective, "the rule: exact where a batch holds enough of every class")
+    else:
+        values["objective"] = Given(objective, "given")
+    for name, value in objective_rule(objective, k, dim).items():
+        decide(name, value, "docs/defaults.md")
+    epochs = decide("epochs", _epochs(facts.samples, model, on_gpu), "200 on a GPU; on a CPU some minutes")
+    decide("optimizer", "sgd", "docs/tuning.md")
+    decide("momentum", 0.9, "docs/tuning.md")
+    decide("nesterov", True, "docs/tuning.md")
+    decide("schedule", "linear", "docs/tuning.md")
+    steps = epochs * max(1, facts.samples // batch)
+    decide(
+        "average", round(min(0.999, max(0.0, 1 - 10 / steps)), 4), "about the last tenth of the run, 1000 steps at most"
+    )
+    decide("decay_all", False, "decay on BatchNorm and biases is most of V-MCR²'s sensitivity to it")
+    return values
+
+
+def _network(shape: tuple[int, int, int]) -> tuple[str, int]:
+    """The network's name, and the size of the pictures that it sees."""
+    low, high = sorted(shape[1:])
+    if high < _SMALL:
+        return "mlp", high
+    size = 32 if high <= 64 else 64
+    # one side inside the square and the other outside cannot be padded nor resized: cut both to the smaller
+    return "resnet18", low if low < size < high else size
+
+
+def _epochs(samples: int, model: str, on_gpu: bool) -> int:
+    if on_gpu:
+        return _EPOCHS
+    return max(_FEWEST_EPOCHS, min(_EPOCHS, _CPU_IMAGES[model if model in _CPU_IMAGES else "resnet18"] // samples))
