@@ -1,6 +1,7 @@
 """The maths: pure functions of tensors, torch only. Rows are samples; docs/notation.md maps names to the paper's."""
 
 from ._eigen import Batches
+from ._health import diagnose
 from ._latching import latch, latch_batches
 from ._linalg import normalize_rows
 from ._logdets import Backend
@@ -48,8 +49,10 @@ from ._linalg import (
 from ._logdets import (
     carried_compression as carried_compression,
     compression as compression,
+    compression_with_gradient as compression_with_gradient,
     expansion as expansion,
     expansion_gradient as expansion_gradient,
+    expansion_with_gradient as expansion_with_gradient,
     hard_compression as hard_compression,
 )
 from ._mismatch import Scalar as Scalar, atom_terms as atom_terms, model_coordinates as model_coordinates
@@ -72,7 +75,8 @@ from ._steps import (
     prepare_step as prepare_step,
 )
 from ._subspaces import default_components as default_components, subspaces_from_moments as subspaces_from_moments
-from ._variational import terms_of as terms_of
+from ._tracking import track_atoms as track_atoms
+from ._variational import terms_of as terms_of, terms_with_gradient as terms_with_gradient
 
 __all__ = [
     "Backend",
@@ -83,6 +87,7 @@ __all__ = [
     "VariationalTerms",
     "class_subspaces",
     "coding_rate",
+    "diagnose",
     "latch",
     "latch_batches",
     "maximal_rate_reduction",
