@@ -51,12 +51,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("python -m experiments.defaults", description=__doc__, formatter_class=form)
     parser.add_argument("studies", nargs="+", choices=list(studies()), metavar="STUDY")
-    parser.add_argument("--only", default="", help="runs whose name starts with this")
+    parser.add_argument("--only", nargs="+", default=[""], metavar="START", help="runs whose name starts so")
     parser.add_argument("--parallel", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=3600.0, help="start no run after so many")
     parser.add_argument("--runs", type=Path, default=Path("runs/defaults"))
     options = parser.parse_args(arguments)
-    wanted = [trial for name in options.studies for trial in studies()[name] if trial.name.startswith(options.only)]
+    starts = tuple(options.only)
+    wanted = [trial for name in options.studies for trial in studies()[name] if trial.name.startswith(starts)]
     RESULTS.mkdir(parents=True, exist_ok=True)
 
     def ended(trial: Trial, outcome: Outcome, seconds: float) -> None:

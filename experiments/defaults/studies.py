@@ -56,6 +56,21 @@ def _held_out(data: str, objective: str, changes: dict[str, Any]) -> Config:
     return ruled(data, objective, epochs=FEWER, holdout=HELD_OUT, **changes)
 
 
+def recipes() -> Iterator[Trial]:
+    """Two decays for the recipe cifar10-vmcr2, which has the paper's augmentation."""
+    for decay, everywhere in ((2e-3, False), (5e-4, True)):
+        own: dict[str, Any] = {"weight_decay": decay, "decay_all": everywhere, "epochs": EPOCHS, "holdout": HELD_OUT}
+        name = f"cifar10 weight_decay={decay:g} decay_all={everywhere}"
+        yield Trial("recipe-cifar10", name, recipe("cifar10-vmcr2", **own))
+
+
+def line() -> Iterator[Trial]:
+    """How many samples of a class a batch must hold: fewer and fewer, with room for five dimensions per class."""
+    for batch, objective in itertools.product((500, 250, 125), ("ce", "ce+mcr2", "ce+vmcr2")):
+        own = {"batch_size": batch, "epochs": 30, "holdout": HELD_OUT}
+        yield Trial("line", f"cifar100 batch={batch} {objective}", ruled("cifar100", objective, **own))
+
+
 def battery() -> Iterator[Trial]:
     """The rule alone on every set of pictures; ``auto`` is one of these."""
     for objective, data in itertools.product(OBJECTIVES, PICTURES):  # the most important first
@@ -64,14 +79,14 @@ def battery() -> Iterator[Trial]:
 
 def noise() -> Iterator[Trial]:
     """Wrong training labels."""
-    for objective, data, level in itertools.product(OBJECTIVES, ("cifar10", "cifar100"), LEVELS):
+    for objective, data, level in itertools.product(OBJECTIVES[:4], ("cifar10", "cifar100"), LEVELS):
         config = ruled(data, objective, epochs=FEWER, label_noise=level)
         yield Trial("noise", f"{data} {level:g} {objective}", config)
 
 
 def studies() -> dict[str, list[Trial]]:
     """All by name."""
-    found = [*corner("cifar10"), *corner("cifar100"), *battery(), *noise()]
+    found = [*corner("cifar10"), *corner("cifar100"), *recipes(), *line(), *battery(), *noise()]
     return {study: list(trials) for study, trials in itertools.groupby(found, key=lambda trial: trial.study)}
 
 

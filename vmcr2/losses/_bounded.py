@@ -13,8 +13,8 @@ from torch import Tensor
 from ..functional import check_positive
 
 MAX_GRADIENT = 4.0
-"""Cross-entropy's gradients in its logits have lengths that sum to at most √2 over a batch. Of 1, 2, 3, 4 and 5, this was
-the best for learning rates from 0.01 to 0.1 together: experiments/loops.py."""
+"""Cross-entropy's gradients in its logits have lengths that sum to at most √2 over a batch. Of 1, 2, 3, 4 and 5, this
+was the best for learning rates from 0.01 to 0.1 together: experiments/loops.py."""
 
 
 def check_max_gradient(value: float | None) -> float | None:
