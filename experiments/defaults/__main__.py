@@ -52,12 +52,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser("python -m experiments.defaults", description=__doc__, formatter_class=form)
     parser.add_argument("studies", nargs="+", choices=list(studies()), metavar="STUDY")
     parser.add_argument("--only", nargs="+", default=[""], metavar="START", help="runs whose name starts so")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="try another value")
     parser.add_argument("--parallel", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=3600.0, help="start no run after so many")
     parser.add_argument("--runs", type=Path, default=Path("runs/defaults"))
     options = parser.parse_args(arguments)
     starts = tuple(options.only)
     wanted = [trial for name in options.studies for trial in studies()[name] if trial.name.startswith(starts)]
+    wanted = [trial._replace(config=trial.config.with_settings(options.set)) for trial in wanted]
     RESULTS.mkdir(parents=True, exist_ok=True)
 
     def ended(trial: Trial, outcome: Outcome, seconds: float) -> None:

@@ -20,7 +20,9 @@ OBJECTIVES = ("ce", "ce+mcr2", "vmcr2", "mcr2", "ce+vmcr2")
 LEVELS = (0.4, 0.2, 0.0)
 EPOCHS = 200
 FEWER = 100
-"""Epochs of a study that compares settings, and of noise."""
+"""Epochs of a study that compares settings."""
+NOISY = 60
+"""Epochs with wrong labels."""
 HELD_OUT = 5000
 
 
@@ -40,13 +42,19 @@ def ruled(data: str, objective: str, **changes: Any) -> Config:
 def corner(data: str) -> Iterator[Trial]:
     """Accuracy against ΔR on held-out images, for every objective."""
     dim = ruled(data, "ce").model.dim
-    changes: list[tuple[str, dict[str, Any]]] = [("ce", {}), ("ce+mcr2", {}), ("vmcr2", {}), ("mcr2", {})]
-    changes += [("ce+mcr2", {"rate_weight": share / dim}) for share in (3, 30)]
-    changes += [("ce+mcr2", {"rate_weight": 30 / dim, "lr": 0.3}), ("ce+mcr2", {"lr": 0.3})]
+    changes: list[tuple[str, dict[str, Any]]] = [("ce", {}), ("ce", {"weight_decay": 2e-3}), ("mcr2", {})]
+    changes += [("ce+mcr2", {"rate_weight": share / dim}) for share in (3, 10, 30)]
+    changes += [("ce+mcr2", {"rate_weight": share / dim, "lr": 0.3}) for share in (10, 30)]
     changes += [("ce+vmcr2", {"rate_weight": share / dim}) for share in (100, 30)]
-    changes += [("vmcr2", {"weight_decay": 2e-3}), ("ce", {"weight_decay": 2e-3})]
+    changes += [("vmcr2", {"weight_decay": 2e-3}), ("vmcr2", {"weight_decay": 5e-4})]
     if PICTURES[data] > 10:
-        changes += [("ce+mcr2", {"memory": 20_000})]
+        changes += [("ce+mcr2", {"rate_weight": 0.02, "memory": 20_000})]
+        changes += [
+            ("ce+mcr2", {"rate_weight": 0.03, "memory": 20_000}),
+            ("ce+mcr2", {"rate_weight": 0.02, "weight_decay": 1e-3}),
+        ]
+        changes += [("ce+mcr2", {"rate_weight": 0.03, "memory": 20_000, "weight_decay": 1e-3})]
+        changes += [("ce+mcr2", {"rate_weight": 0.012}), ("ce+mcr2", {"rate_weight": 0.03, "weight_decay": 1e-3})]
     for objective, own in changes:
         said = " ".join(f"{name}={value:g}" for name, value in own.items())
         yield Trial(f"corner-{data}", f"{objective} {said}".strip(), _held_out(data, objective, own))
@@ -80,7 +88,7 @@ def battery() -> Iterator[Trial]:
 def noise() -> Iterator[Trial]:
     """Wrong training labels."""
     for objective, data, level in itertools.product(OBJECTIVES[:4], ("cifar10", "cifar100"), LEVELS):
-        config = ruled(data, objective, epochs=FEWER, label_noise=level)
+        config = ruled(data, objective, epochs=NOISY, label_noise=level)
         yield Trial("noise", f"{data} {level:g} {objective}", config)
 
 
