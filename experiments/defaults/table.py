@@ -99,7 +99,7 @@ def line_of_choice() -> str:
     """Fewer samples of a class in a batch."""
     lines = current("line")
     rows = []
-    for name, line in lines.items():
+    for _name, line in lines.items():
         batch = line["settings"]["batch_size"]
         rows.append([str(batch), f"{batch / 100:g}", NAMES[line["settings"]["objective"]], cell(line)])
     return table(["batch", "samples per class", "objective", "held out"], rows)
