@@ -48,13 +48,8 @@ def corner(data: str) -> Iterator[Trial]:
     changes += [("ce+vmcr2", {"rate_weight": share / dim}) for share in (100, 30)]
     changes += [("vmcr2", {"weight_decay": 2e-3}), ("vmcr2", {"weight_decay": 5e-4})]
     if PICTURES[data] > 10:
-        changes += [("ce+mcr2", {"rate_weight": 0.02, "memory": 20_000})]
-        changes += [
-            ("ce+mcr2", {"rate_weight": 0.03, "memory": 20_000}),
-            ("ce+mcr2", {"rate_weight": 0.02, "weight_decay": 1e-3}),
-        ]
-        changes += [("ce+mcr2", {"rate_weight": 0.03, "memory": 20_000, "weight_decay": 1e-3})]
-        changes += [("ce+mcr2", {"rate_weight": 0.012}), ("ce+mcr2", {"rate_weight": 0.03, "weight_decay": 1e-3})]
+        pairs = ((0.02, 20_000), (0.03, 20_000), (0.04, 20_000), (0.03, 10_000), (0.012, 0))
+        changes += [("ce+mcr2", {"rate_weight": weight, "memory": memory}) for weight, memory in pairs]
     for objective, own in changes:
         said = " ".join(f"{name}={value:g}" for name, value in own.items())
         yield Trial(f"corner-{data}", f"{objective} {said}".strip(), _held_out(data, objective, own))
