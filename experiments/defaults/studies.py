@@ -68,10 +68,10 @@ def recipes() -> Iterator[Trial]:
 
 
 def line() -> Iterator[Trial]:
-    """How many samples of a class a batch must hold: fewer and fewer, with room for five dimensions per class."""
-    for batch, objective in itertools.product((500, 250, 125), ("ce", "ce+mcr2", "ce+vmcr2")):
-        own = {"batch_size": batch, "epochs": 30, "holdout": HELD_OUT}
-        yield Trial("line", f"cifar100 batch={batch} {objective}", ruled("cifar100", objective, **own))
+    """How many samples of a class a batch must hold: digits, with room for twelve dimensions per class; on a CPU."""
+    for batch, objective in itertools.product((20, 40, 80, 160, 320), ("ce+mcr2", "ce+vmcr2", "mcr2", "vmcr2")):
+        own = {"batch_size": batch, "epochs": 40, "holdout": 287}
+        yield Trial("line", f"digits batch={batch} {objective}", ruled("digits", objective, **own))
 
 
 def battery() -> Iterator[Trial]:

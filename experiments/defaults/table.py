@@ -96,13 +96,14 @@ def noise() -> str:
 
 
 def line_of_choice() -> str:
-    """Fewer samples of a class in a batch."""
-    lines = current("line")
+    """Fewer samples of a class in a batch: accuracy and ΔR by objective."""
+    lines = list(current("line").values())
+    kinds = ("ce+mcr2", "ce+vmcr2", "mcr2", "vmcr2")
     rows = []
-    for _name, line in lines.items():
-        batch = line["settings"]["batch_size"]
-        rows.append([str(batch), f"{batch / 100:g}", NAMES[line["settings"]["objective"]], cell(line)])
-    return table(["batch", "samples per class", "objective", "held out"], rows)
+    for batch in sorted({line["settings"]["batch_size"] for line in lines}):
+        known = {line["settings"]["objective"]: line for line in lines if line["settings"]["batch_size"] == batch}
+        rows.append([f"{batch / 10:g}", f"{batch / 10 / 12:.2f}", *(cell(known.get(kind)) for kind in kinds)])
+    return table(["samples per class in a batch", "for each dimension", *(NAMES[kind] for kind in kinds)], rows)
 
 
 def main() -> None:
