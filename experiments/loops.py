@@ -1,6 +1,6 @@
 """The losses with their defaults in somebody's own loop: four networks × four optimisers, and ways to latch.
 
-    python -m experiments.loops              # seed 0, about twelve minutes; writes results/loops.json, prints the tables
+    python -m experiments.loops             # seed 0, about twelve minutes; writes results/loops.json, prints tables
     python -m experiments.loops --seeds 3
 
 The loop is README's: ``loss(network(x), labels).backward()``. Data: 1437 of sklearn's digits, 80 epochs, batch 128,

@@ -56,6 +56,7 @@ class SelfLatchingAtoms(AtomState):
     def _latch_if_due(self, z: Tensor, labels: Tensor) -> bool:
         """Remember the batch and latch, before a step. Says whether Γ and Â may have changed."""
         first = not self._known_latched()
+        by_hand = self.latched.clone() if first else None  # the buffer, which a recorded step cannot read
         if first:
             self._latch_on(z, labels)
         if not self.self_latch or self._counted() == -1:
@@ -72,6 +73,8 @@ class SelfLatchingAtoms(AtomState):
         if recorded:
             self._calls = None
             self.calls.add_(self.calls >= 0)
+            if by_hand is not None:
+                self.calls.copy_(torch.where(by_hand, -1, self.calls))
         else:
             self._complete = self._complete or self._all_classes_latched(z)
             self._calls = (self._calls or 0) + 1
