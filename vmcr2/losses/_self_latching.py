@@ -100,7 +100,8 @@ class SelfLatchingAtoms(AtomState):
     def _latch_on_memory(self, due: Tensor | bool) -> None:
         """Renew the atoms of every class that has enough rows, if it is due, and of those that have none yet."""
         rows, labels, s = self.memory_features, self.memory_labels, self.atoms_per_class
-        dictionary, codes, sizes = track_atoms(rows, labels, self.dictionary, self.num_classes, 2 * ROWS_PER_ATOM * s)
+        most = 3 * ROWS_PER_ATOM * s // 2  # three standard deviations above an even share at ten atoms
+        dictionary, codes, sizes = track_atoms(rows, labels, self.dictionary, self.num_classes, most)
         filling = (labels < 0).any()
         renew = (sizes >= s) | filling if due is True else due & ((sizes >= s) | filling)
         renew = (sizes > 0) & (renew | (self.codes.sum(0) == 0) | ~self.latched)
