@@ -123,7 +123,7 @@ def train(job: Job) -> dict[str, Any]:
             if job.latching == "paper" and epoch % 50 == 0:
                 loss.latch(features(x), labels)
             order = torch.randperm(len(x))
-            for rows in order.split(job.batch)[: max(1, len(x) // job.batch)]:
+            for rows in torch.split(order, job.batch)[: max(1, len(x) // job.batch)]:
                 optimiser.zero_grad()
                 loss(network(x[rows]), labels[rows]).backward()
                 optimiser.step()

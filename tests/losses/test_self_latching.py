@@ -92,7 +92,7 @@ def test_a_class_is_latched_when_it_appears() -> None:
     loss(z, late)
     atom = loss.dictionary[:, (K - 1) * S : K * S] @ loss.codes[(K - 1) * S :, -1]
     assert relative(atom.abs(), normalize_rows(z)[5].abs()) < 1e-3
-    assert torch.equal(loss.dictionary[:, :-S], others)
+    assert relative(loss.dictionary[:, :-S], others) < 1e-5  # a step of length 0 rounds
     assert (loss.codes[:, : K - 1][(K - 1) * S :] == 0).all()
 
 
@@ -107,7 +107,7 @@ def test_few_rows_do_not_replace_what_was_learned() -> None:
     rest[0] = K - 1
     own = loss.dictionary[:, -S:].clone()
     loss(z, rest)  # call 64 is due; the memory of 48 rows has one or two of the last class
-    assert torch.equal(loss.dictionary[:, -S:], own)
+    assert relative(loss.dictionary[:, -S:], own) < 1e-5
 
 
 def test_more_rows_than_there_is_room_for_are_taken_evenly() -> None:
