@@ -11,9 +11,10 @@ from vmcr2.functional import maximal_rate_reduction
 from vmcr2.objectives import choose_objective
 
 from .._study import table
-from .studies import LEVELS, OBJECTIVES, PICTURES, lines_of, studies
+from .studies import LEVELS, OBJECTIVES, PICTURES, decided, lines_of, studies
 
 Line = dict[str, Any]
+PAGE = Path(__file__).parents[2] / "docs" / "defaults.md"
 TITLES = {"digits": "digits", "mnist": "MNIST", "cifar10": "CIFAR-10 (JPEG copy)", "cifar100": "CIFAR-100"}
 TITLES["tiny-imagenet"] = "Tiny ImageNet"
 NAMES = {"ce": "cross-entropy", "mcr2": "exact MCR²", "vmcr2": "V-MCR²"}
@@ -22,8 +23,6 @@ NAMES |= {"ce+mcr2": "cross-entropy + exact", "ce+vmcr2": "cross-entropy + V-MCR
 
 def current(study: str) -> dict[str, Line]:
     """Results by the name of their run, of the settings that the study has now."""
-    from .__main__ import decided
-
     lines = lines_of(study)
     found = {}
     for trial in studies()[study]:
@@ -106,21 +105,24 @@ def line_of_choice() -> str:
     return table(["samples per class in a batch", "for each dimension", *(NAMES[kind] for kind in kinds)], rows)
 
 
-def main() -> None:
-    """All of them."""
-    for title, text in (
-        ("battery", battery()),
-        ("corner, CIFAR-10", corner("cifar10")),
-        ("corner, CIFAR-100", corner("cifar100")),
-        ("line", line_of_choice()),
-        (
-            "recipe",
-            table(["run", "held out"], [[name, cell(line)] for name, line in current("recipe-cifar10").items()]),
-        ),
-        ("noise", noise()),
-    ):
-        print(f"\n{title}\n\n{text}")
+def sections() -> dict[str, str]:
+    """The tables by the name of their place in the page."""
+    return {
+        "battery": battery(),
+        "corner": "\n\n".join(f"{TITLES[data]}:\n\n{corner(data)}" for data in ("cifar10", "cifar100")),
+        "line": line_of_choice(),
+        "noise": noise(),
+    }
+
+
+def written(page: str) -> str:
+    """The page with these tables between their comments."""
+    for name, text in sections().items():
+        pattern = rf"(<!-- {name} -->\n).*?(<!-- end of {name} -->)"
+        page = re.sub(pattern, lambda found, text=text: f"{found[1]}{text}\n{found[2]}", page, flags=re.DOTALL)
+    return page
 
 
 if __name__ == "__main__":
-    main()
+    PAGE.write_text(written(PAGE.read_text()))
+    print(f"wrote {', '.join(sections())} into {PAGE}")
