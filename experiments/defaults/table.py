@@ -1,10 +1,11 @@
-"""Print the tables of docs/defaults.md from the committed results.
+"""Write the tables of docs/defaults.md from the committed results.
 
 python -m experiments.defaults.table
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from vmcr2.functional import maximal_rate_reduction
@@ -14,7 +15,8 @@ from .._study import table
 from .studies import LEVELS, OBJECTIVES, PICTURES, decided, lines_of, studies
 
 Line = dict[str, Any]
-PAGE = Path(__file__).parents[2] / "docs" / "defaults.md"
+README = Path(__file__).parents[2] / "README.md"
+PAGE = README.parent / "docs" / "defaults.md"
 TITLES = {"digits": "digits", "mnist": "MNIST", "cifar10": "CIFAR-10 (JPEG copy)", "cifar100": "CIFAR-100"}
 TITLES["tiny-imagenet"] = "Tiny ImageNet"
 NAMES = {"ce": "cross-entropy", "mcr2": "exact MCR²", "vmcr2": "V-MCR²"}
@@ -70,6 +72,17 @@ def battery() -> str:
     return table(["test accuracy, ΔR / max", "auto is", *(NAMES[name] for name in OBJECTIVES)], rows)
 
 
+def auto() -> str:
+    """The README's: what the rule chooses, beside cross-entropy."""
+    lines = current("battery")
+    rows = []
+    for data in PICTURES:
+        known = [lines.get(f"{data} {name}") for name in ("ce", "ce+mcr2")]
+        if all(known):
+            rows.append([TITLES[data], *(cell(line).replace(" (head)", "") for line in known)])
+    return table(["by the rule", "cross-entropy", "`auto`: cross-entropy + exact MCR²"], rows)
+
+
 def corner(data: str) -> str:
     """Every run on held-out images, best first."""
     lines = sorted(current(f"corner-{data}").items(), key=lambda item: -readout(item[1])[1])
@@ -115,14 +128,23 @@ def sections() -> dict[str, str]:
     }
 
 
-def written(page: str) -> str:
+def written(page: str, tables: dict[str, str]) -> str:
     """The page with these tables between their comments."""
-    for name, text in sections().items():
-        pattern = rf"(<!-- {name} -->\n).*?(<!-- end of {name} -->)"
-        page = re.sub(pattern, lambda found, text=text: f"{found[1]}{text}\n{found[2]}", page, flags=re.DOTALL)
+    for name, text in tables.items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name.partition(':')[0]} -->"
+        before, found, rest = page.partition(begin)
+        if not found or end not in rest:
+            raise SystemExit(f"the page must have the marks {begin!r} and {end!r} around its table")
+        page = f"{before}{begin}{text}\n{end}{rest.partition(end)[2]}"
     return page
 
 
+def pages() -> dict[Path, dict[str, str]]:
+    """What is written where."""
+    return {PAGE: sections(), README: {"auto: written by experiments/defaults/table.py": auto()}}
+
+
 if __name__ == "__main__":
-    PAGE.write_text(written(PAGE.read_text()))
-    print(f"wrote {', '.join(sections())} into {PAGE}")
+    for path, tables in pages().items():
+        path.write_text(written(path.read_text(), tables))
+        print(f"wrote {', '.join(tables)} into {path}")
