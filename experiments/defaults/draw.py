@@ -26,7 +26,7 @@ def corner() -> Figure:
             panel.plot(*zip(*points, strict=True), MARKS[objective], color=colour, label=NAMES[objective])
         panel.set(title=f"{TITLES[data]}, 100 epochs", xlabel="full-train ΔR / its maximum", xlim=(0, 1))
     panels[0].set_ylabel("accuracy on held-out images")
-    panels[1].legend(loc="lower left")
+    figure.legend(*panels[1].get_legend_handles_labels(), loc="outside lower center", ncols=5)
     return figure
 
 
@@ -50,8 +50,10 @@ def line() -> Figure:
             )
     for panel, title in zip(panels, ("full-train ΔR / its maximum", "accuracy on held-out images"), strict=True):
         panel.set(title=title, xlabel="samples per class in a batch (room for 12 dimensions)", xscale="log")
-        panel.axvline(12, color=GREY, linewidth=0.8, linestyle=":")
-    panels[0].legend(loc="lower right")
+        panel.set_xticks([2, 4, 8, 16, 32], ["2", "4", "8", "16", "32"])
+        panel.minorticks_off()
+        panel.axvline(12, color=GREY, linewidth=0.8, linestyle=":", marker="")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure
 
 
