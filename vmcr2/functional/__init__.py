@@ -1,6 +1,7 @@
 """The maths: pure functions of tensors, torch only. Rows are samples; docs/notation.md maps names to the paper's."""
 
 from ._eigen import Batches
+from ._health import diagnose
 from ._latching import latch, latch_batches
 from ._linalg import normalize_rows
 from ._logdets import Backend
@@ -83,6 +84,7 @@ __all__ = [
     "VariationalTerms",
     "class_subspaces",
     "coding_rate",
+    "diagnose",
     "latch",
     "latch_batches",
     "maximal_rate_reduction",
