@@ -11,7 +11,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from ..classifiers import NearestSubspace
 from ._arguments import check_components
-from ._calibration import RECENT, START, Array, fit_temperature, holdout_by_content
+from ._calibration import RECENT, START, Array, fit_calibration, holdout_by_content
 from ._labels import encode, log_weights, need_two_classes, partial_classes
 from ._scores import SubspaceScores, relative_residuals, with_moments
 from ._undo import undone_on_failure
@@ -60,7 +60,7 @@ class NearestSubspaceClassifier(SubspaceScores, BaseEstimator):  # type: ignore[
         need_two_classes(type(self).__name__, classes)
         self._check_components(X)
         logs = log_weights(self.class_weight, classes, y)
-        self.classes_, self.class_log_weights_ = classes, logs
+        self.classes_, self.class_log_shift_ = classes, logs
         self.intercept_ = _row_length(X, weights) if self.fit_intercept else 0.0
         rows = self._lifted(X)
         self._calibrate(rows, labels, weights, holdout_by_content(X, _HELD_OUT))
@@ -90,7 +90,7 @@ class NearestSubspaceClassifier(SubspaceScores, BaseEstimator):  # type: ignore[
 
     def _begin(self, X: Array, weights: Array, classes: Array) -> None:
         self._check_components(X)
-        self.class_log_weights_ = log_weights(self.class_weight, classes, classes, partial=True)
+        self.class_log_shift_ = log_weights(self.class_weight, classes, classes, partial=True)
         self.intercept_ = _row_length(X, weights) if self.fit_intercept else 0.0
         self.subspaces_ = NearestSubspace(len(classes), self.n_components)
         self.temperature_ = START
@@ -101,7 +101,7 @@ class NearestSubspaceClassifier(SubspaceScores, BaseEstimator):  # type: ignore[
         seen, known = self._recent or (np.empty((0, len(self.classes_))), np.empty(0, dtype=np.int64))
         scores = np.concatenate([seen, -relative_residuals(self.subspaces_, rows)])[-RECENT:]
         self._recent = (scores, np.concatenate([known, labels])[-RECENT:])
-        self.temperature_ = fit_temperature(*self._recent)
+        self.temperature_ = fit_calibration(*self._recent).temperature
         self.holdout_novelty_ = -scores.max(axis=1)
 
     def _calibrate(self, rows: Array, labels: Array, weights: Array, held: Array) -> None:
@@ -109,7 +109,7 @@ class NearestSubspaceClassifier(SubspaceScores, BaseEstimator):  # type: ignore[
         if not held.any() or len(np.unique(labels[kept])) < len(self.classes_):
             held, kept = np.ones_like(held), np.ones_like(held)  # too few to hold any out
         scores = -relative_residuals(self._learn(rows[kept], labels[kept], weights[kept]), rows[held])
-        self.temperature_ = fit_temperature(scores, labels[held], weights[held])
+        self.temperature_ = fit_calibration(scores, labels[held], weights[held]).temperature
         self.holdout_novelty_ = -scores.max(axis=1)
 
     def _learn(self, rows: Array, labels: Array, weights: Array) -> NearestSubspace:

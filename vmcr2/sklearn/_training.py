@@ -30,10 +30,11 @@ from ..training import (
 )
 from ._calibration import Array
 
-MOST_EPOCHS = {"vmcr2": 200, "mcr2": 100, "ce": 100}
-LR = {"vmcr2": 0.3, "mcr2": 0.03, "ce": 1.0}
-WEIGHT_DECAY = {"vmcr2": 2e-3, "mcr2": 5e-4, "ce": 5e-4}
-LOSS_SCALE = {"vmcr2": 0.05, "mcr2": 1.0, "ce": 1.0}
+MOST_EPOCHS = {"vmcr2": 200, "mcr2": 100, "ce": 100, "ce+mcr2": 100, "ce+vmcr2": 100}
+LR = {"vmcr2": 0.3, "mcr2": 0.03, "ce": 0.1, "ce+mcr2": 0.1, "ce+vmcr2": 0.1}
+WEIGHT_DECAY = {"vmcr2": 2e-3, "mcr2": 5e-4, "ce": 5e-3, "ce+mcr2": 5e-3, "ce+vmcr2": 5e-3}
+LOSS_SCALE = {"vmcr2": 0.05}
+RATE_WEIGHT = 0.02
 LOG_POINTS = 20
 """Entries of the loss curve: the value of a rate reduction costs as much as a step, so not every step has one."""
 
@@ -55,7 +56,7 @@ def objective_settings(name: str, **given: Any) -> ObjectiveSettings:
     """The settings of an objective. Values that it does not have are ignored."""
     kind = OBJECTIVES[name]
     own = {key: value for key, value in given.items() if key in kind.known()}
-    return kind(loss_scale=LOSS_SCALE[name], **own)
+    return kind(loss_scale=LOSS_SCALE.get(name, 1.0), **own)
 
 
 @dataclass(frozen=True)
@@ -201,13 +202,21 @@ class EarlyStopping:
     """Looks at the hold-out every few epochs, keeps the best state, and says when to stop."""
 
     def __init__(
-        self, trainer: Trainer, train: Samples, held: Samples, n_components: int | None, patience: int
+        self,
+        trainer: Trainer,
+        train: Samples,
+        held: Samples,
+        n_components: int | None,
+        patience: int,
+        *,
+        by_head: bool,
     ) -> None:
         self.trainer = trainer
         self.train = train
         self.held = held
         self.n_components = n_components
         self.patience = patience
+        self.by_head = by_head
         self.scores: list[float] = []
         self._best, self._best_at = -1.0, 0
 
@@ -234,7 +243,7 @@ class EarlyStopping:
     def accuracy(self) -> float:
         """On the hold-out: by the head, or by the training samples' subspaces."""
         z = self.trainer.features(self.held.x)
-        predicted = self.trainer.objective.predict(z)
+        predicted = self.trainer.objective.predict(z) if self.by_head else None
         if predicted is None:
             subspaces = NearestSubspace(self.trainer.plan.num_classes, self.n_components)
             predicted = subspaces.fit(self.trainer.features(self.train.x), self.train.labels).predict(z)
