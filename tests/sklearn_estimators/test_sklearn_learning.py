@@ -247,6 +247,7 @@ def test_a_run_of_the_trainer_has_the_same_weights(objective: str, tmp_path: Pat
         dim=20,
         random_state=SEED,
         standardize=False,
+        input_noise=0,
         validation_fraction=0,
         **settings,
     ).fit(train.images.flatten(1).double().numpy() / 255, train.labels.numpy())

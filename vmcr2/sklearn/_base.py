@@ -83,24 +83,26 @@ class RateReductionBase(BaseEstimator):  # type: ignore[misc]
             num_classes=k,
             dim=dim,
             hidden=widths(self.hidden) if self.network is None else (),
+            input_noise=number("input_noise", self.input_noise, zero=True),
             device=usable_device(self.device),
             seed=seed,
         )
 
     def _new_trainer(self, X: Array, plan: Plan, labels: torch.Tensor) -> Trainer:
         """A trainer for these rows. ``labels`` say how large the classes of a batch can become."""
+        # the spread of a constant column is rounding error, which is small compared with its numbers
+        spread = X.std(axis=0)
+        spread = np.where(spread > 1e-10 * np.abs(X).max(axis=0), spread, 0.0)
         mean, scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
         if self.standardize:
-            mean, spread = X.mean(axis=0), X.std(axis=0)
-            # the spread of a constant column is rounding error, which is small compared with its numbers
-            scale = np.where(spread > 1e-10 * np.abs(X).max(axis=0), spread, 1.0)
+            mean, scale = X.mean(axis=0), np.where(spread > 0, spread, 1.0)
         sample = torch.zeros(2, X.shape[1])
 
         def make() -> Featurizer:
             network = build_network(self.network, X.shape[1], plan.dim, plan.hidden, sample)
             return Featurizer(network.float(), mean, scale)
 
-        return Trainer(plan, make, labels)
+        return Trainer(plan, make, labels, torch.as_tensor(spread / scale, dtype=torch.float32))
 
     def _samples(
         self, trainer: Trainer, X: Array, labels: Array, logs: Array | None = None, weights: Array | None = None

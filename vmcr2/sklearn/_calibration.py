@@ -13,7 +13,7 @@ Array = np.ndarray[Any, Any]
 
 START = 0.1
 """The temperature before anything is known."""
-_LOG_RANGE = (np.log(1e-3), np.log(1e2))
+_LOG_RANGE = (np.log(1e-7), np.log(1e2))
 _PRIOR_SHARES = (0.25, 0.5, 0.75, 1.0)
 RECENT = 1000
 """Scores that ``partial_fit`` keeps. Each was computed before its label was learned."""

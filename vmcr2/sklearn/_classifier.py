@@ -19,7 +19,7 @@ from ._labels import encode, log_weights, need_two_classes, warn_of_single_sampl
 from ._partial import PartialFit
 from ._readout import HEAD, READOUTS, SUBSPACE, head_of
 from ._scores import SubspaceScores, relative_residuals
-from ._training import RATE_WEIGHT, EarlyStopping, Plan, Samples, Trainer
+from ._training import INPUT_NOISE, RATE_WEIGHT, EarlyStopping, Plan, Samples, Trainer
 from ._undo import undone_on_failure
 
 
@@ -56,6 +56,8 @@ class RateReductionClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         n_iter_no_change: patience of early stopping, in epochs.
         standardize: bring every column to mean 0 and variance 1. False is better for pixels and other columns of one
             kind, given on a scale of about 1.
+        input_noise: the standard deviation of Gaussian noise that is added to the rows of every batch, in standard
+            deviations of their columns; 0 for none. Without it the network learns small tables by heart.
         class_weight: None, "balanced" or a dict: rate reductions draw samples by it, and subspaces shift the decision
             by T·log w_j; cross-entropy alone weighs its terms.
         random_state: an integer, which is the seed itself, or a ``RandomState``. Torch's own random numbers stay.
@@ -104,6 +106,7 @@ class RateReductionClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 30,
         standardize: bool = True,
+        input_noise: float = INPUT_NOISE,
         class_weight: Any = None,
         random_state: Any = None,
         verbose: int = 0,

@@ -14,7 +14,7 @@ from ._base import RateReductionBase
 from ._calibration import Array
 from ._health import warn_of_bad_features
 from ._labels import encode, need_two_classes, warn_of_single_samples
-from ._training import RATE_WEIGHT
+from ._training import INPUT_NOISE, RATE_WEIGHT
 from ._undo import undone_on_failure
 
 
@@ -53,6 +53,7 @@ class RateReductionEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         rate_weight: float = RATE_WEIGHT,
         atoms_per_class: int | None = None,
         standardize: bool = True,
+        input_noise: float = INPUT_NOISE,
         random_state: Any = None,
         verbose: int = 0,
         device: str = "auto",

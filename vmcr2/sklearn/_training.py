@@ -35,6 +35,7 @@ LR = {"vmcr2": 0.3, "mcr2": 0.03, "ce": 0.1, "ce+mcr2": 0.1, "ce+vmcr2": 0.1}
 WEIGHT_DECAY = {"vmcr2": 2e-3, "mcr2": 5e-4, "ce": 5e-3, "ce+mcr2": 5e-3, "ce+vmcr2": 5e-3}
 LOSS_SCALE = {"vmcr2": 0.05}
 RATE_WEIGHT = 0.02
+INPUT_NOISE = 0.5
 LOG_POINTS = 20
 """Entries of the loss curve: the value of a rate reduction costs as much as a step, so not every step has one."""
 
@@ -48,6 +49,7 @@ class Plan:
     num_classes: int
     dim: int
     hidden: tuple[int, ...]
+    input_noise: float
     device: torch.device
     seed: int
 
@@ -75,6 +77,20 @@ class Samples:
         if self.draw is None:
             return epoch_order(len(self.x), seed, epoch)
         return torch.multinomial(self.draw, len(self.x), replacement=True, generator=order_generator(seed, epoch))
+
+
+class NoisyRows(Rows):
+    """Rows that are trained on with Gaussian noise, drawn again for every batch. They are measured without."""
+
+    def __init__(self, x: Tensor, labels: Tensor, spread: Tensor) -> None:
+        super().__init__(x, labels)
+        self.spread = spread
+        """The noise's standard deviation in every column."""
+
+    def training_batch(self, index: Tensor, draw: Tensor) -> Tensor:
+        """The rows of ``index`` and noise."""
+        x = super().training_batch(index, draw)
+        return x + self.spread * torch.randn_like(x)
 
 
 class Featurizer(nn.Module):
@@ -118,11 +134,13 @@ class Trainer:
     """A featurizer, its objective and its optimiser. :meth:`run` trains all epochs, :meth:`epoch` trains one more.
 
     ``make`` builds the featurizer under the plan's seed, and then the objective is built. So a run of
-    :mod:`vmcr2.runs` with the same settings starts from the same weights.
+    :mod:`vmcr2.runs` with the same settings starts from the same weights. ``spread`` is the standard deviation of every
+    input, in whose units the plan gives the noise.
     """
 
-    def __init__(self, plan: Plan, make: Callable[[], Featurizer], labels: Tensor) -> None:
+    def __init__(self, plan: Plan, make: Callable[[], Featurizer], labels: Tensor, spread: Tensor) -> None:
         self.plan = plan
+        self.spread = spread.to(plan.device)
         self.numerics = Numerics(plan.device)
         with forked_random(plan.device):
             torch.manual_seed(plan.seed)
@@ -159,7 +177,7 @@ class Trainer:
         step = Step(
             self.featurizer,
             self.objective,
-            Rows(data.x, data.labels),
+            self._rows(data),
             optim,
             batch_size=even_batch(len(data.x), optim.batch_size),
             dim=self.plan.dim,
@@ -176,6 +194,11 @@ class Trainer:
                 work(loop)
             except TrainingError as error:
                 raise ValueError(f"{str(error).split('. ')[0]}: choose a smaller lr than {optim.lr:g}") from error
+
+    def _rows(self, data: Samples) -> Rows:
+        if not self.plan.input_noise:
+            return Rows(data.x, data.labels)
+        return NoisyRows(data.x, data.labels, self.plan.input_noise * self.spread)
 
     def features(self, x: Tensor) -> Tensor:
         """Features of standardised inputs in evaluation mode."""
