@@ -29,6 +29,7 @@ from ._training import (
     Samples,
     Trainer,
     build_network,
+    default_rate_weight,
     objective_settings,
 )
 
@@ -58,8 +59,9 @@ class RateReductionBase(BaseEstimator):  # type: ignore[misc]
         batch_size = whole("batch_size", self.batch_size)
         if name == AUTO:
             name = chosen or choose_objective(sizes.tolist(), batch_size, dim)
-        epochs = default_epochs(name, samples, batch_size) if self.epochs is None else self.epochs
+        epochs = default_epochs(samples, batch_size) if self.epochs is None else self.epochs
         atoms = min(12, dim, max(2, 2 * dim // k)) if self.atoms_per_class is None else self.atoms_per_class
+        rate_weight = default_rate_weight(dim, samples / k) if self.rate_weight is None else self.rate_weight
         decay = WEIGHT_DECAY[name] if self.weight_decay is None else self.weight_decay
         return Plan(
             objective=objective_settings(
@@ -69,7 +71,7 @@ class RateReductionBase(BaseEstimator):  # type: ignore[misc]
                 weight=number("weight", self.weight),
                 batch_expansion=number("batch_expansion", self.batch_expansion, zero=True),
                 atoms_per_class=whole("atoms_per_class", atoms),
-                rate_weight=number("rate_weight", self.rate_weight, zero=True),
+                rate_weight=number("rate_weight", rate_weight, zero=True),
             ),
             optim=OptimSettings(
                 lr=number("lr", LR[name] if self.lr is None else self.lr),
@@ -170,10 +172,10 @@ def weighs_samples(objective: str) -> bool:
     return "ce" in objective.split("+")
 
 
-def default_epochs(objective: str, samples: int, batch_size: int) -> int:
-    """About 300 steps: at most 200 epochs (100 of the objectives that need fewer), at least 30."""
+def default_epochs(samples: int, batch_size: int) -> int:
+    """About 300 steps: at most 100 epochs, at least 30."""
     steps = math.ceil(samples / batch_size)
-    return max(30, min(MOST_EPOCHS[objective], 300 // steps))
+    return max(30, min(MOST_EPOCHS, 300 // steps))
 
 
 @contextlib.contextmanager

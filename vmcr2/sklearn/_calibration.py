@@ -24,17 +24,18 @@ class Calibration(NamedTuple):
 
     temperature: float = START
     prior_share: float = 0.0
-    losses: Array = np.empty(0)
-    """The negative log-likelihood that they leave on every held-out sample."""
+    loss: float = np.inf
+    """The mean negative log-likelihood that they leave on the hold-out."""
 
 
 def fit_calibration(
     scores: Array, labels: Array, weights: Array | None = None, log_prior: Array | None = None
 ) -> Calibration:
-    """T, and with a ``log_prior`` also β in [0, 1], that minimise the hold-out's negative log-likelihood.
+    """The T that minimises the hold-out's negative log-likelihood, and with a ``log_prior`` also β in [0, 1].
 
-    β says how far class sizes enter. Residuals of an exact rate reduction contain them already (β near 0), those of the
-    variational one do not (β near 1). A hold-out is small, so β stays 0 unless it is :func:`clearly_better`.
+    β says how far class sizes enter. Residuals of an exact rate reduction contain them already, those of the
+    variational one do not. The likelihood would often choose a β that predicts large classes alone, so β follows the
+    mistakes on the hold-out. A hold-out is small: β stays 0 unless it avoids more mistakes than one standard error.
 
     Targets are smoothed as in Platt's scaling, by one sample that belongs to all classes equally. Without it, and with
     no mistake on the hold-out, the optimum would be T = 0: more certainty than a finite hold-out can support.
@@ -45,29 +46,33 @@ def fit_calibration(
         return Calibration()
     smooth = 1.0 / (total + 1.0)
 
-    def losses(log_temperature: float, shift: Any) -> Array:
+    def loss(log_temperature: float, shift: Any) -> float:
         log_p = log_softmax(scores / np.exp(log_temperature) + shift, axis=1)
         per_sample = (1 - smooth) * log_p[np.arange(len(labels)), labels] + smooth * log_p.mean(axis=1)
-        return np.asarray(-per_sample * weights * len(weights) / total)
+        return float(-(weights @ per_sample) / total)
 
     def best(share: float) -> Calibration:
         shift = share * log_prior if share and log_prior is not None else 0.0
-        found = minimize_scalar(
-            lambda log_t: losses(log_t, shift).mean(), bounds=_LOG_RANGE, method="bounded", options={"xatol": 1e-10}
-        )
-        return Calibration(float(np.exp(found.x)), share, losses(found.x, shift))
+        found = minimize_scalar(loss, args=(shift,), bounds=_LOG_RANGE, method="bounded", options={"xatol": 1e-10})
+        return Calibration(float(np.exp(found.x)), share, float(found.fun))
 
     plain = best(0.0)
     if log_prior is None or np.ptp(log_prior) == 0:
         return plain
-    other = min((best(share) for share in _PRIOR_SHARES), key=lambda found: found.losses.mean())
-    return other if clearly_better(other.losses, plain.losses) else plain
+
+    def mistakes(found: Calibration) -> Array:
+        predicted = (scores / found.temperature + found.prior_share * log_prior).argmax(axis=1)
+        return np.asarray(predicted != labels, dtype=float)
+
+    other = min(map(best, _PRIOR_SHARES), key=lambda found: (weights @ mistakes(found), found.loss))
+    avoided = mistakes(plain) - mistakes(other)
+    return other if weights @ avoided > np.sqrt(weights @ np.square(avoided)) else plain
 
 
-def clearly_better(losses: Array, other: Array) -> bool:
-    """Whether the first losses of the same samples are lower on average, by more than one standard error."""
-    gains = other - losses
-    return bool(gains.mean() > gains.std() / np.sqrt(max(1, len(gains))))
+def log_shares(sizes: Array) -> Array:
+    """log of the classes' shares of the samples; a class without any counts as half a sample."""
+    sizes = np.maximum(sizes, 0.5)
+    return np.asarray(np.log(sizes / sizes.sum()))
 
 
 def holdout_by_content(X: Array, fraction: float) -> Array:

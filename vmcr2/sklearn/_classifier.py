@@ -19,7 +19,7 @@ from ._labels import encode, log_weights, need_two_classes, warn_of_single_sampl
 from ._partial import PartialFit
 from ._readout import HEAD, READOUTS, SUBSPACE, head_of
 from ._scores import SubspaceScores, relative_residuals
-from ._training import INPUT_NOISE, RATE_WEIGHT, EarlyStopping, Plan, Samples, Trainer
+from ._training import INPUT_NOISE, EarlyStopping, Plan, Samples, Trainer
 from ._undo import undone_on_failure
 
 
@@ -31,22 +31,23 @@ class RateReductionClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             enough samples of every class, else the variational one: "ce+mcr2" or "ce+vmcr2". Or "mcr2" (exact alone),
             "vmcr2" (variational alone), "ce" (cross-entropy alone, for comparison).
         readout: "head" (the linear layer of cross-entropy), "subspace" (the nearest subspace), or "auto": of a composed
-            objective the one with the likelier hold-out, the head if they differ by less than a standard error.
+            objective the one that makes the hold-out likelier.
         n_components: dimensions of every class's subspace; ⌊dim/k⌋ by default.
         dim: the number of features d; by default 13 per class up to 128, at least 5 per class, at most 512
             (or one per class, if more).
         hidden: widths of the default network's layers (Linear, BatchNorm, ReLU).
         network: another network: a ``torch.nn.Module`` (copied, not changed) or a function (in_features, dim) -> one.
-        epochs: passes over the data; by default about 300 steps, at most 200 epochs (100 for mcr2 and ce), at least 30.
+        epochs: passes over the data; by default about 300 steps, at most 100 epochs, at least 30.
         batch_size: the largest batch. An epoch has even batches of at most this size; a rest that cannot be
             divided evenly is left out. BatchNorm needs two samples, so 1 means 2.
-        lr: learning rate at the start; with every step it falls along a cosine, to 0. By default 0.3 (vmcr2), 0.03
-            (mcr2), 1.0 (ce).
+        lr: learning rate at the start; with every step it falls along a cosine, to 0. By default 0.03 (mcr2) or
+            0.3.
         weight_decay: by default 2e-3 (vmcr2) or 5e-4.
         eps_sq: ε² of the coding rates.
         weight: how strictly V-MCR²'s dictionary must fit, see :class:`vmcr2.VMCR2Loss`.
         batch_expansion: β of V-MCR².
-        rate_weight: λ of the composed objectives, the weight of the rate reduction beside the mean cross-entropy.
+        rate_weight: λ of the composed objectives, the weight of the rate reduction beside the mean
+            cross-entropy; by default 10/dim, and less below 50 samples per class.
         atoms_per_class: of V-MCR²'s dictionary; by default 2·dim/k, between 2 and 12.
         early_stopping: stop when the accuracy on the hold-out has not risen for ``n_iter_no_change`` epochs, and
             restore the best state.
@@ -100,7 +101,7 @@ class RateReductionClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         eps_sq: float = 0.5,
         weight: float = 20.0,
         batch_expansion: float = 0.3,
-        rate_weight: float = RATE_WEIGHT,
+        rate_weight: float | None = None,
         atoms_per_class: int | None = None,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,

@@ -14,7 +14,7 @@ from ._base import RateReductionBase
 from ._calibration import Array
 from ._health import warn_of_bad_features
 from ._labels import encode, need_two_classes, warn_of_single_samples
-from ._training import INPUT_NOISE, RATE_WEIGHT
+from ._training import INPUT_NOISE
 from ._undo import undone_on_failure
 
 
@@ -50,7 +50,7 @@ class RateReductionEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         eps_sq: float = 0.5,
         weight: float = 20.0,
         batch_expansion: float = 0.3,
-        rate_weight: float = RATE_WEIGHT,
+        rate_weight: float | None = None,
         atoms_per_class: int | None = None,
         standardize: bool = True,
         input_noise: float = INPUT_NOISE,

@@ -10,7 +10,7 @@ from scipy.special import softmax
 
 from ..classifiers import NearestSubspace
 from ._base import AUTO, RateReductionBase
-from ._calibration import Array, Calibration, clearly_better, fit_calibration
+from ._calibration import Array, Calibration, fit_calibration, log_shares
 from ._scores import relative_residuals
 from ._training import Trainer
 
@@ -49,7 +49,7 @@ class Readout(RateReductionBase):
         # what was trained on cannot tell them apart, and class weights make their likelihoods different things
         if self.readout == AUTO and "+" in self.objective_ and not seen and np.ptp(self._class_logs) == 0:
             other = self._calibration(SUBSPACE, self._scores_by(SUBSPACE, z), labels)
-            if clearly_better(other.losses, found.losses):
+            if other.loss < found.loss:
                 self.readout_, found = SUBSPACE, other
         self._set_calibration(found, self._novelty(X))
 
@@ -62,19 +62,14 @@ class Readout(RateReductionBase):
     def _calibration(self, readout: str, scores: Array, labels: Array) -> Calibration:
         if readout == HEAD:  # it was trained for the weighted classes, and knows their sizes
             return fit_calibration(scores, labels, np.exp(self._class_logs)[labels])
-        return fit_calibration(scores, labels, log_prior=self._log_shares())
+        return fit_calibration(scores, labels, log_prior=log_shares(self._class_sizes))
 
     def _set_calibration(self, found: Calibration, novelty: Array) -> None:
         self.temperature_, self.prior_share_ = found.temperature, found.prior_share
         self.holdout_novelty_ = novelty
         by_head = self.readout_ == HEAD
         shift = np.zeros_like(self._class_logs) if by_head else self._class_logs
-        self.class_log_shift_ = shift + found.prior_share * self._log_shares()
-
-    def _log_shares(self) -> Array:
-        """log of the classes' shares of the training samples; a class without any counts as half a sample."""
-        sizes = np.maximum(self._class_sizes, 0.5)
-        return np.asarray(np.log(sizes / sizes.sum()))
+        self.class_log_shift_ = shift + found.prior_share * log_shares(self._class_sizes)
 
 
 def head_of(trainer: Trainer) -> torch.nn.Linear | None:

@@ -30,12 +30,14 @@ from ..training import (
 )
 from ._calibration import Array
 
-MOST_EPOCHS = {"vmcr2": 200, "mcr2": 100, "ce": 100, "ce+mcr2": 100, "ce+vmcr2": 100}
-LR = {"vmcr2": 0.3, "mcr2": 0.03, "ce": 0.1, "ce+mcr2": 0.1, "ce+vmcr2": 0.1}
-WEIGHT_DECAY = {"vmcr2": 2e-3, "mcr2": 5e-4, "ce": 5e-3, "ce+mcr2": 5e-3, "ce+vmcr2": 5e-3}
+MOST_EPOCHS = 100
+LR = {"vmcr2": 0.3, "mcr2": 0.03, "ce": 0.3, "ce+mcr2": 0.3, "ce+vmcr2": 0.3}
+WEIGHT_DECAY = {"vmcr2": 2e-3, "mcr2": 5e-4, "ce": 5e-4, "ce+mcr2": 5e-4, "ce+vmcr2": 5e-4}
 LOSS_SCALE = {"vmcr2": 0.05}
-RATE_WEIGHT = 0.02
 INPUT_NOISE = 0.5
+_RATE_SHARE = 10.0
+_MANY = 50
+"""Samples per class from which a rate has its whole weight. It spreads the few samples of smaller classes apart."""
 LOG_POINTS = 20
 """Entries of the loss curve: the value of a rate reduction costs as much as a step, so not every step has one."""
 
@@ -52,6 +54,15 @@ class Plan:
     input_noise: float
     device: torch.device
     seed: int
+
+
+def default_rate_weight(dim: int, samples_per_class: float) -> float:
+    """λ of the composed objectives: 10/d as for the trainer, and less with few samples per class.
+
+    >>> default_rate_weight(100, 80), default_rate_weight(100, 5)
+    (0.1, 0.01)
+    """
+    return _RATE_SHARE / dim * min(1.0, samples_per_class / _MANY)
 
 
 def objective_settings(name: str, **given: Any) -> ObjectiveSettings:
