@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from ._shared import CollapseWarning
 from ._version import __version__
 from .classifiers import NearestSubspace
 from .functional import RateTerms, VariationalTerms, coding_rate, rate_reduction, variational_logdet
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from .runs import Config, Run, fit, load_run, recipe
 
 __all__ = [
+    "CollapseWarning",
     "Config",
     "MCR2Loss",
     "NearestSubspace",

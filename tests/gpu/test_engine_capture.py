@@ -16,7 +16,7 @@ from vmcr2.training._engine import WARM_UP
 
 pytestmark = pytest.mark.gpu
 
-OBJECTIVES = ["vmcr2", "mcr2", "mcr2 with a memory", "ce"]
+OBJECTIVES = ["vmcr2", "mcr2", "mcr2 with a memory", "ce", "ce+mcr2", "ce+vmcr2"]
 
 
 def feed(made: Trainer, draw: int) -> None:

@@ -38,7 +38,7 @@ def remembering(memory: int, **options: object) -> MCR2Loss:
 @pytest.mark.parametrize(("memory", "m"), SIZES)
 def test_it_is_the_equation_while_the_memory_fills_and_after_it_wraps(memory: int, m: int, surrogate: bool) -> None:
     # without normalising the gradient arrives as it was made, and not only what is left along the sphere
-    loss = remembering(memory, normalize=False)
+    loss = remembering(memory, normalize=False, max_gradient=None)
     past, past_labels = torch.zeros(0, D, dtype=DOUBLE), torch.zeros(0, dtype=torch.int64)
     for seed in range(9):
         z, labels = batch(m, seed)
@@ -112,7 +112,7 @@ def test_eval_mode_and_no_grad_are_the_batch_alone() -> None:
         assert loss(z, labels).item() == pytest.approx(expected, rel=1e-12)
     assert loss.terms(z, labels).delta.item() == pytest.approx(-expected, rel=1e-12)
     ahead = loss.look_ahead(labels)  # made in train mode: not what eval mode needs
-    plain = MCR2Loss(K).double()
+    plain = MCR2Loss(K).double().eval()
     loss.eval()
     soft = torch.nn.functional.one_hot(labels, K).double()
     for given in (None, ahead, loss.look_ahead(labels)):
@@ -209,7 +209,7 @@ def test_free_features_separate_where_a_batch_says_little_of_a_class() -> None:
     for memory in (0, 480):
         torch.manual_seed(SEED)
         z = normalize_rows(torch.randn(len(labels), d))
-        loss = MCR2Loss(k, memory=memory, dim=d)
+        loss = MCR2Loss(k, memory=memory, dim=d, max_gradient=None)
         for index in shuffled(len(labels), m, steps=300):
             leaf = z[index].requires_grad_()
             loss.surrogate(leaf, labels[index]).backward()

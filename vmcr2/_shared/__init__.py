@@ -1,6 +1,6 @@
 """What several packages need and none owns: errors, files, settings, precision, streams. It imports only torch."""
 
-from ._errors import UserError as UserError
+from ._errors import CollapseWarning as CollapseWarning, UserError as UserError
 from ._files import LOCK as LOCK, atomic as atomic, lock as lock
 from ._kinds import described as described, parse as parse, shown as shown
 from ._precision import PreciseBuffers as PreciseBuffers, precise_dtype as precise_dtype

@@ -142,6 +142,8 @@ def print_summary(summary: dict[str, Any], config: Config, folder: Path) -> None
     ]
     if "head_accuracy" in summary:
         rows.append(("  its own head", f"{summary['head_accuracy']:.4f}"))
+    if "readout" in summary:
+        rows.append(("  it predicts by", {"head": "its head", "subspace": "the nearest subspace"}[summary["readout"]]))
     rows += [
         ("ΔR, whole training set", f"{summary['train_delta_r']:.2f} of at most {best:.2f}"),
         ("  R, R_c", f"{summary['expansion']:.2f}, {summary['compression']:.2f}"),
@@ -155,6 +157,8 @@ def print_summary(summary: dict[str, Any], config: Config, folder: Path) -> None
         table.add_row(*row)
     console = Console(highlight=False)
     console.print(table)
+    if "warning" in summary:
+        console.print(f"warning: {summary['warning']}", markup=False, soft_wrap=True)
     console.print(f"run folder: {folder}", markup=False, soft_wrap=True)
 
 

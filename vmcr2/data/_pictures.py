@@ -39,7 +39,10 @@ class Pictures:
                 self.images, index, draw, seed=seed, size=own.image_size, padding=own.crop_padding, flip=own.flip
             )
         elif own.augmentation == "resized-crop":
-            x = augment_resized_crop(self.images, index, draw, seed=seed, size=own.image_size, flip=own.flip)
+            scale = (own.least_area, 1.0)
+            x = augment_resized_crop(
+                self.images, index, draw, seed=seed, size=own.image_size, flip=own.flip, scale=scale
+            )
         elif own.augmentation == "flip" and own.flip:
             x = flip_only(self.images, index, draw, seed=seed, size=own.image_size)
         else:

@@ -27,6 +27,8 @@ class DataSettings(Settings):
     """"crop" (pad, random crop, flip), "flip" (resize, flip), "resized-crop" (of random area and shape), "none"."""
     crop_padding: int = setting(8, at_least=0, only_with={"augmentation": ("crop",)})
     """Black border that "crop" adds before it cuts."""
+    least_area: float = setting(0.08, above=0, at_most=1, only_with={"augmentation": ("resized-crop",)})
+    """The smallest part of a picture that "resized-crop" may cut out."""
     flip: bool = setting(True, only_with={"augmentation": ("crop", "flip", "resized-crop")})
     """Whether the augmentation mirrors images, each with probability 1/2."""
     image_size: int = setting(8, at_least=1)

@@ -49,8 +49,10 @@ from ._linalg import (
 from ._logdets import (
     carried_compression as carried_compression,
     compression as compression,
+    compression_with_gradient as compression_with_gradient,
     expansion as expansion,
     expansion_gradient as expansion_gradient,
+    expansion_with_gradient as expansion_with_gradient,
     hard_compression as hard_compression,
 )
 from ._mismatch import Scalar as Scalar, atom_terms as atom_terms, model_coordinates as model_coordinates
@@ -73,7 +75,8 @@ from ._steps import (
     prepare_step as prepare_step,
 )
 from ._subspaces import default_components as default_components, subspaces_from_moments as subspaces_from_moments
-from ._variational import terms_of as terms_of
+from ._tracking import track_atoms as track_atoms
+from ._variational import terms_of as terms_of, terms_with_gradient as terms_with_gradient
 
 __all__ = [
     "Backend",

@@ -118,16 +118,24 @@ class HardClasses:
             self._groups = self._grouped(guard)
         return self._groups
 
+    def padded(self, size: int) -> ClassGroup:
+        """All classes in one group of ``size`` rows each; of a larger class, the first rows."""
+        every = torch.arange(self.num_classes, device=self.labels.device)
+        return self._group(every, size, *self._sorted())
+
+    def _sorted(self) -> tuple[Tensor, Tensor]:
+        """The rows in the order of their classes, and where each class starts."""
+        return torch.argsort(self.labels, stable=True), self._counts.cumsum(0) - self._counts
+
     def _grouped(self, guard: Guard) -> list[ClassGroup]:
-        order = torch.argsort(self.labels, stable=True)
-        starts = self._counts.cumsum(0) - self._counts
         if guard.static(self.labels):
             size = self.static_size()
             guard.report(self._counts > size, lambda: "a class is larger than max_class_size")
-            whole = self._group(torch.arange(self.num_classes, device=order.device), size, order, starts)
+            whole = self.padded(size)
             # a class above its capacity is flagged; its samples, and vacant rows, still need a place that exists
             self._places = whole.places(self.num_samples).clamp(0, whole.rows.numel() - 1)
             return [whole]
+        order, starts = self._sorted()
         groups = []
         counts = self._counts.tolist()
         present = sorted((j for j in range(self.num_classes) if counts[j]), key=lambda j: -counts[j])

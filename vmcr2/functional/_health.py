@@ -15,7 +15,7 @@ LEAST_REDUCTION = 0.1
 
 def diagnose(
     expansion: float,
-    compression: float,
+    compression: float | None,
     *,
     num_classes: int,
     dim: int,
@@ -30,9 +30,9 @@ def diagnose(
     maximum. One class cannot be separated from another, so it is always well.
 
     Args:
-        expansion: R of a whole set. Of a batch, only "collapsed" has a meaning: a batch of few samples per class has a
-            larger ΔR than the set.
-        compression: R_c of the same features.
+        expansion: R of a whole set, or of a batch.
+        compression: R_c of the same features. None: do not judge ΔR. That of a batch says little: with few samples per
+            class it is larger than that of the set.
         num_classes: k.
         dim: d.
         eps_sq: ε².
@@ -47,13 +47,15 @@ def diagnose(
     shares = _shares(num_classes, proportions)
     check_count(dim, "dim")
     check_positive(eps_sq, "eps_sq")
-    if len(shares) < 2 or not (math.isfinite(expansion) and math.isfinite(compression)):
+    if len(shares) < 2:
         return None
     if expansion <= collapsed_expansion(shares, dim, eps_sq):
         return (
             f"collapsed: all features point almost the same way (R is {expansion:.2f}; "
             f"it is {math.log1p(dim / eps_sq) / 2:.2f} if they are parallel)"
         )
+    if compression is None:
+        return None
     best = _best_reduction(shares, dim, eps_sq)
     if expansion - compression < LEAST_REDUCTION * best:
         return f"stalled: ΔR is {expansion - compression:.2f}, below a tenth of its maximum {best:.2f}"

@@ -29,24 +29,31 @@ Backend = Literal["auto", "loop", "covariance", "gram"]
 
 def expansion(z: Tensor, eps_sq: float, backend: Backend, guard: Guard) -> Tensor:
     """R(Z) of checked features."""
-    m, d = z.shape
-    alpha = d / (m * eps_sq)
     if backend == "loop":
-        value = 0.5 * torch.logdet(_identity(d, z) + alpha * z.T @ z)
+        m, d = z.shape
+        value = 0.5 * torch.logdet(_identity(d, z) + d / (m * eps_sq) * z.T @ z)
         _report_lost(value, guard)
         return value
     wanted = wants_gradient(z)
+    value, gradient = expansion_with_gradient(z, eps_sq, guard, backend, with_gradient=wanted)
+    return attach_gradient(value, z, gradient) if wanted else value
+
+
+@torch.no_grad()
+def expansion_with_gradient(
+    z: Tensor, eps_sq: float, guard: Guard, backend: Backend = "auto", *, with_gradient: bool = True
+) -> tuple[Tensor, Tensor]:
+    """R and ∂R/∂Z, (m, d), which is empty without ``with_gradient``."""
+    m, d = z.shape
+    alpha = d / (m * eps_sq)
     use_gram = _smaller_side_is_gram(m, d, backend)
-    with torch.no_grad():
-        left = z if use_gram else z.T
-        factor = factor_identity_plus(left, guard, alpha)
-        value = 0.5 * logdet(factor).to(z.dtype)
-        if not wanted:
-            return value
-        inverse = cholesky_inverse(factor).mul_(alpha)
-        wide = z.to(inverse.dtype)
-        gradient = (inverse @ wide if use_gram else wide @ inverse).to(z.dtype)
-    return attach_gradient(value, z, gradient)
+    factor = factor_identity_plus(z if use_gram else z.T, guard, alpha)
+    value = 0.5 * logdet(factor).to(z.dtype)
+    if not with_gradient:
+        return value, z[:0]
+    inverse = cholesky_inverse(factor).mul_(alpha)
+    wide = z.to(inverse.dtype)
+    return value, (inverse @ wide if use_gram else wide @ inverse).to(z.dtype)
 
 
 def expansion_gradient(z: Tensor, eps_sq: float, guard: Guard) -> Tensor:
@@ -66,6 +73,17 @@ def compression(z: Tensor, classes: Classes, eps_sq: float, backend: Backend, gu
     if isinstance(classes, SoftClasses):
         return _soft(z, classes, eps_sq, backend, guard)
     return _hard(z, classes, eps_sq, backend, guard)
+
+
+def compression_with_gradient(z: Tensor, classes: Classes, eps_sq: float, guard: Guard) -> tuple[Tensor, Tensor]:
+    """R_c, differentiable in memberships but not in z, and ∂R_c/∂Z, (m, d)."""
+    if isinstance(classes, HardClasses):
+        with torch.no_grad():
+            return hard_compression(z, classes, eps_sq, "auto", guard, with_gradient=True)
+    value, gradient, by_membership = _soft_parts(z, classes, eps_sq, "auto", guard, wants_z=True)
+    if wants_gradient(classes.membership):
+        value = attach_gradient(value, classes.membership, by_membership)
+    return value, gradient
 
 
 def _hard(z: Tensor, classes: HardClasses, eps_sq: float, backend: Backend, guard: Guard) -> Tensor:
@@ -118,14 +136,23 @@ def carried_compression(
 
 
 def _soft(z: Tensor, classes: SoftClasses, eps_sq: float, backend: Backend, guard: Guard) -> Tensor:
-    """One class at a time: every sample is in a soft class, so its matrices are min(m, d) wide.
+    membership, wants_z = classes.membership, wants_gradient(z)
+    value, grad_z, grad_pi = _soft_parts(z, classes, eps_sq, backend, guard, wants_z=wants_z)
+    value = attach_gradient(value, z, grad_z) if wants_z else value
+    return attach_gradient(value, membership, grad_pi) if wants_gradient(membership) else value
 
-    With P_i = √(cΠ_ij/n_j) z_i and W = P S_j⁻¹: ∂R_c/∂z_i = Σ_j √(c n_j Π_ij)/m · W_i, and
-    ∂R_c/∂Π_ij = 1/(2m) [log det S_j + c (h_i − Σ_l Π_lj h_l / n_j)] with h_i = z_iᵀS_j⁻¹z_i; c = d/ε².
+
+def _soft_parts(
+    z: Tensor, classes: SoftClasses, eps_sq: float, backend: Backend, guard: Guard, *, wants_z: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """R_c and its gradients in z and in memberships, one class at a time: a soft class has every sample.
+
+    So its matrices are min(m, d) wide. With P_i = √(cΠ_ij/n_j) z_i and W = P S_j⁻¹: ∂R_c/∂z_i = Σ_j √(c n_j Π_ij)/m ·
+    W_i, and ∂R_c/∂Π_ij = 1/(2m) [log det S_j + c (h_i − Σ_l Π_lj h_l / n_j)] with h_i = z_iᵀS_j⁻¹z_i; c = d/ε².
     """
     m, d = z.shape
     membership = classes.membership
-    wants_z, wants_pi = wants_gradient(z), wants_gradient(membership)
+    wants_pi = wants_gradient(membership)
     use_gram = _smaller_side_is_gram(m, d, backend)
     c = d / eps_sq
     with torch.no_grad():
@@ -150,8 +177,7 @@ def _soft(z: Tensor, classes: SoftClasses, eps_sq: float, backend: Backend, guar
                 share = _share(z, P, W, root, factor, use_gram)
                 spread = share - (pi @ share) * inverse_size[j]
                 grad_pi[:, j] = (nats + c * spread) * (classes.sizes[j] > 0) / (2 * m)
-    value = attach_gradient(value, z, grad_z) if wants_z else value
-    return attach_gradient(value, membership, grad_pi) if wants_pi else value
+    return value, grad_z, grad_pi
 
 
 def _share(z: Tensor, P: Tensor, W: Tensor, root: Tensor, factor: Tensor, use_gram: bool) -> Tensor:

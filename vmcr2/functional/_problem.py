@@ -49,6 +49,10 @@ class Problem:
             value = attach_gradient(value, codes, by_codes)
         return value
 
+    def mismatch_with_gradient(self, dictionary: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
+        """D and ∂D/∂z, (m, d); call it where no gradient is recorded."""
+        return _mismatch.expanded(self.z, self.classes, dictionary, codes, self.pairs)
+
 
 def build_problem(
     z: Tensor,

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from . import _dictionary_rate as rate
 from ._linalg import Guard, attach_gradient, full_precision, wants_gradient
-from ._logdets import expansion
+from ._logdets import expansion, expansion_with_gradient
 from ._mismatch import Scalar
 from ._problem import Problem, build_problem, check_atoms, read_problem
 
@@ -117,11 +117,29 @@ def variational_terms(
 
 def terms_of(problem: Problem, dictionary: Tensor, codes: Tensor, *, with_expansion: bool = True) -> VariationalTerms:
     """Eq. 7 and R(z) of a checked problem; without ``with_expansion`` R(z) is given as 0."""
-    proportions = problem.classes.proportions
     D = problem.mismatch(dictionary, codes)
+    R = expansion(problem.z, problem.eps_sq, "auto", problem.guard) if with_expansion else D.new_zeros(())
+    return _terms(problem, dictionary, codes, D, R)
+
+
+@torch.no_grad()
+def terms_with_gradient(
+    problem: Problem, dictionary: Tensor, codes: Tensor, batch_expansion: Tensor, *, with_expansion: bool = True
+) -> tuple[VariationalTerms, Tensor]:
+    """:func:`terms_of` as constants, and the gradient in z of (μ/2m)M − β·R(z), (m, d)."""
+    D, gradient = problem.mismatch_with_gradient(dictionary, codes)
+    gradient = problem.weight * gradient
+    R = D.new_zeros(())
+    if with_expansion:
+        R, by_rate = expansion_with_gradient(problem.z, problem.eps_sq, problem.guard)
+        gradient = gradient - batch_expansion * by_rate
+    return _terms(problem, dictionary, codes, D, R), gradient
+
+
+def _terms(problem: Problem, dictionary: Tensor, codes: Tensor, D: Tensor, R: Tensor) -> VariationalTerms:
+    proportions = problem.classes.proportions
     R_v = _expansion(dictionary, codes, proportions, problem.c, problem.guard)
     R_vc = rate.compression_value(codes, proportions, problem.c)
-    R = expansion(problem.z, problem.eps_sq, "auto", problem.guard) if with_expansion else torch.zeros_like(R_v)
     return VariationalTerms(R_v, R_vc, len(problem.z) ** 2 * D, R_v - R_vc - problem.weight * D, R)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._shared import PreciseBuffers, precise_dtype
+from .._shared import precise_dtype
 from ..functional import (
     Atoms,
     Batches,
@@ -25,10 +25,11 @@ from ..functional import (
     tracing,
     unit_features,
 )
+from ._memory import RememberedFeatures
 from ._scalars import DeviceScalars
 
 
-class AtomState(PreciseBuffers):
+class AtomState(RememberedFeatures):
     """Γ and Â as buffers, and Algorithm 2 on them."""
 
     dictionary: Tensor
@@ -70,7 +71,9 @@ class AtomState(PreciseBuffers):
         self.register_buffer("latched", torch.zeros((), dtype=torch.bool))
         self.register_buffer("fault", torch.zeros((), dtype=torch.bool), persistent=False)
         self.scalars.to(self.dictionary.device)
-        self._is_latched = False  # the buffer `latched` as a Python value: reading the buffer would wait for the device
+        # The buffer `latched` as a Python value, because reading the buffer waits for the device, and the buffer's
+        # version when it was read: it changes if somebody writes to it.
+        self._is_latched, self._read_version = False, -1
 
     @torch.no_grad()
     def latch(self, z: Tensor | Batches, labels: Tensor | None = None) -> None:
@@ -78,12 +81,14 @@ class AtomState(PreciseBuffers):
 
         ``batches`` gives (z, labels). It can be iterated again and gives the same features every time
         (:func:`vmcr2.functional.latch_batches`). A class without samples gets arbitrary unit atoms and zero codes.
+        From the first call on, the loss does not latch by itself any more: call it again every few epochs.
         """
         if isinstance(z, Tensor):
             if labels is None:
                 raise ValueError("labels is missing: latch(z, labels), or latch(batches) with batches of (z, labels)")
             z = unit_features(z, self._guard(), self.normalize, self.dim)
             self._latch(z.detach(), labels)
+            self._end_self_latching()
         elif labels is not None:
             raise ValueError(
                 "z must be a tensor if labels are given: latch(z, labels), or latch(batches) without labels"
@@ -101,6 +106,10 @@ class AtomState(PreciseBuffers):
             if len(dictionary) != self.dim:
                 raise ValueError(f"batches have {len(dictionary)} features per row, expected {self.dim} (dim)")
             self._adopt(dictionary, codes)
+            self._end_self_latching()
+
+    def _end_self_latching(self) -> None:
+        """From here on it is the caller who latches."""
 
     def _latch(self, z: Tensor, labels: Tensor) -> None:
         dictionary, codes = latch(
@@ -117,14 +126,28 @@ class AtomState(PreciseBuffers):
     def _latch_on(self, z: Tensor, labels: Tensor) -> None:
         """Latch on the batch of the first step, where nothing was latched before."""
         if tracing() and not torch.compiler.is_compiling():
-            raise RuntimeError("latch the loss before capturing it in a CUDA graph: loss.latch(z, labels)")
+            raise RuntimeError(
+                "latch the loss before capturing it in a CUDA graph: take one step before, or loss.latch(z, labels)"
+            )
         self._latch(z, labels)
+
+    def _known_latched(self) -> bool:
+        """The buffer ``latched``, read only if it was written to. A recorded step takes it as it was last read."""
+        if not tracing() and self._read_version != (version := _version(self.latched)):
+            self._is_latched, self._read_version = bool(self.latched), version
+        return self._is_latched
 
     def _adopt(self, dictionary: Tensor, codes: Tensor) -> None:
         self.dictionary.copy_(dictionary)
-        self.codes.copy_(torch.where(codes.sum(0) > 0, self._project(codes), codes))
+        self.codes.copy_(self._project_latched(codes))
         self.latched.fill_(True)
         self._is_latched = True
+        if not tracing():
+            self._read_version = _version(self.latched)
+
+    def _project_latched(self, codes: Tensor) -> Tensor:
+        """By the loss's rule; a class without samples keeps its zeros."""
+        return torch.where(codes.sum(0) > 0, self._project(codes), codes)
 
     def _project(self, codes: Tensor) -> Tensor:
         """Project codes by the loss's rule."""
@@ -148,4 +171,9 @@ class AtomState(PreciseBuffers):
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
         self.scalars.to(self.dictionary.device)
-        self._is_latched = bool(self.latched)
+        self._read_version = -1
+
+
+def _version(tensor: Tensor) -> int:
+    """How often a tensor was written to; −2, as if it always were, where torch does not count."""
+    return -2 if tensor.is_inference() else tensor._version

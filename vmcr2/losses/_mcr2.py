@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .._shared import PreciseBuffers, precise_dtype
 from ..functional import (
     Classes,
     Guard,
@@ -15,16 +14,20 @@ from ..functional import (
     carried_compression,
     check_count,
     check_positive,
-    expansion,
+    compression_with_gradient,
+    expansion_with_gradient,
     full_precision,
     rates_of,
     read_classes,
     unit_features,
 )
+from ._bounded import MAX_GRADIENT, bounded, check_max_gradient
 from ._exact_gradient import exact_gradient
+from ._memory import RememberedFeatures
+from ._watch import CollapseWatch
 
 
-class MCR2Loss(PreciseBuffers):
+class MCR2Loss(RememberedFeatures):
     """−ΔR of the batch: negative is good, and its floor is minus the maximal rate reduction (Eq. 1 of the paper).
 
     ``loss(z, labels)`` with z (m, d), and integer labels (m,) or memberships (m, k) whose rows sum to one. The loss has
@@ -44,6 +47,10 @@ class MCR2Loss(PreciseBuffers):
         memory: how many rows of past features to keep; 0 for none, otherwise at least the rows of a batch. It needs
             integer labels in train mode.
         dim: d; needed with ``memory``.
+        max_gradient: in train mode, the most that the lengths of the gradients in the rows of z may sum to; a larger
+            gradient is multiplied by a factor, so it is then not the gradient of the value. Otherwise the first steps
+            of SGD can throw all features to one place. None for no bound. A factor in front of the loss multiplies the
+            bound too.
         normalize: scale the rows of z to unit length first; finite for |z| ≤ 1e10. A zero row stays zero.
         max_class_size: the most samples of a class, in memory and batch together, where shapes are fixed (under
             ``torch.compile`` or CUDA-graph capture, and on a GPU with ``validate=False``); by default eight standard
@@ -60,9 +67,6 @@ class MCR2Loss(PreciseBuffers):
     """
 
     fault: Tensor
-    memory_features: Tensor
-    memory_labels: Tensor
-    memory_next: Tensor
 
     def __init__(
         self,
@@ -71,6 +75,7 @@ class MCR2Loss(PreciseBuffers):
         eps_sq: float = 0.5,
         memory: int = 0,
         dim: int | None = None,
+        max_gradient: float | None = MAX_GRADIENT,
         normalize: bool = True,
         max_class_size: int | None = None,
         validate: bool = True,
@@ -84,6 +89,7 @@ class MCR2Loss(PreciseBuffers):
         self.eps_sq = float(eps_sq)
         self.memory = memory
         self.dim = dim
+        self.max_gradient = check_max_gradient(max_gradient)
         self.normalize = normalize
         self.max_class_size = max_class_size
         self.validate = validate
@@ -92,24 +98,31 @@ class MCR2Loss(PreciseBuffers):
             check_count(memory, "memory")
             if dim is None:
                 raise ValueError("dim is missing: memory needs the features' dimension, MCR2Loss(k, memory=…, dim=d)")
-            self.register_buffer("memory_features", torch.zeros(memory, dim, dtype=precise_dtype()))
-            self.register_buffer("memory_labels", torch.full((memory,), -1, dtype=torch.int64))
-            self.register_buffer("memory_next", torch.zeros((), dtype=torch.int64))
+            self._make_memory(memory, dim)
+        self._watch = CollapseWatch()
 
     @full_precision
     def forward(self, z: Tensor, labels: Tensor) -> Tensor:
         """−ΔR, to be minimised. In train mode R_c includes the memory's rows, and the batch is then remembered."""
-        if not self._remembers():
+        if not (self.training and torch.is_grad_enabled()):
             return -self.terms(z, labels).delta
         guard = Guard(self.validate, self.fault)
-        z = unit_features(z, guard, self.normalize, self.dim)
-        with torch.no_grad():
-            x = z.detach()
-            classes = self._classes_with_memory(labels, x, guard)
-            R_c, gradient = carried_compression(x, self.memory_features.to(x.dtype), classes, self.eps_sq, guard)
-        loss = attach_gradient(R_c, z, gradient) - expansion(z, self.eps_sq, "auto", guard)
-        self._remember(x, classes)
-        return loss
+        outputs, z = z, unit_features(z, guard, self.normalize, self.dim)
+        x = z.detach()
+        classes = self._classes(labels, x, guard, remembers := self._remembers())
+        if remembers and isinstance(classes, HardClasses):
+            with torch.no_grad():
+                past = self.memory_features.to(x.dtype)
+                R_c, by_compression = carried_compression(x, past, classes, self.eps_sq, guard)
+        else:
+            R_c, by_compression = compression_with_gradient(x, classes, self.eps_sq, guard)
+        R, by_expansion = expansion_with_gradient(x, self.eps_sq, guard)
+        if remembers and isinstance(classes, HardClasses):
+            self._remember(x, classes.labels[self.memory :])
+        if guard.raises:
+            self._watch.look(R, classes, dim=x.shape[1], eps_sq=self.eps_sq)
+        gradient = bounded(by_compression - by_expansion, outputs, x, self.normalize, self.max_gradient)
+        return attach_gradient(R_c - R, z, gradient)
 
     @full_precision
     def terms(self, z: Tensor, labels: Tensor) -> RateTerms:
@@ -130,7 +143,7 @@ class MCR2Loss(PreciseBuffers):
         guard = Guard(self.validate, self.fault)
         remembers = self._remembers()
         # quick: NaN makes a factorisation fail, which sets the flag
-        z = unit_features(z, guard, self.normalize, self.dim, quick=True)
+        outputs, z = z, unit_features(z, guard, self.normalize, self.dim, quick=True)
         with torch.no_grad():
             x = z.detach()
             rows = len(x) + (self.memory if remembers else 0)
@@ -139,9 +152,11 @@ class MCR2Loss(PreciseBuffers):
                 ahead = self._classes(labels, x, guard, remembers)
             if remembers and isinstance(ahead, HardClasses):
                 gradient = exact_gradient(x, ahead, self.eps_sq, guard, self.memory_features.to(x.dtype))
-                self._remember(x, ahead)
+                self._remember(x, ahead.labels[self.memory :])
             else:
                 gradient = exact_gradient(x, ahead, self.eps_sq, guard)
+            if self.training:
+                gradient = bounded(gradient, outputs, x, self.normalize, self.max_gradient)
         return attach_gradient(z.new_zeros(()), z, gradient)
 
     def look_ahead(self, labels: Tensor) -> Classes:
@@ -174,17 +189,6 @@ class MCR2Loss(PreciseBuffers):
         past = torch.where(self.memory_labels < 0, self.num_classes, self.memory_labels)
         rows = torch.cat([past, batch.labels])
         return HardClasses(rows, self.num_classes, batch.sizes.dtype, self.max_class_size, vacant=True)
-
-    @torch.no_grad()
-    def _remember(self, z: Tensor, classes: HardClasses) -> None:
-        """Write the batch over the oldest rows, in place, without waiting for the device."""
-        labels = classes.labels[self.memory :]
-        sound = torch.isfinite(z.sum(1))  # a row with NaN would spoil all later steps: its place stays empty
-        places = (self.memory_next + torch.arange(len(z), device=z.device)) % self.memory
-        features = torch.where(sound.unsqueeze(1), z, 0.0).to(self.memory_features.dtype)
-        self.memory_features.index_copy_(0, places, features)
-        self.memory_labels.index_copy_(0, places, torch.where(sound, labels, -1))
-        self.memory_next.add_(len(z)).remainder_(self.memory)
 
     def extra_repr(self) -> str:
         """The arguments."""

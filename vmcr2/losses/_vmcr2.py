@@ -21,26 +21,33 @@ from ..functional import (
     full_precision,
     read_classes,
     terms_of,
+    terms_with_gradient,
     tracing,
     unit_features,
     weight_from,
 )
-from ._atoms import AtomState
+from ._bounded import MAX_GRADIENT, bounded, check_max_gradient
 from ._scalars import DeviceScalars, Scheduled
+from ._self_latching import SelfLatchingAtoms
 from ._variational_step import Ahead, prepare, step_and_gradient, take_step
+from ._watch import CollapseWatch
 
 DEFAULT_WEIGHT = 20.0
 SCALED_DIM = 25
 
 
-class VMCR2Loss(AtomState):
+class VMCR2Loss(SelfLatchingAtoms):
     """−scale·(R^v − R^v_c − (μ/2m)M + β·R(z)): negative is good, it is minus a rate reduction (Eq. 7 of the paper).
 
     ``loss(z, labels)`` with z (m, d), and integer labels (m,) or memberships (m, k) whose rows sum to one. In train
     mode it first takes lines 5–10 of Algorithm 1: both gradients at the old dictionary Γ and codes A, both steps, both
     projections. Its value and its gradient in z are then taken at the new Γ and A. In eval mode, under ``no_grad``, or
-    with ``update=False``, nothing changes. Call :meth:`latch` on the training set before training and again every few
-    epochs. If it was never called, the first training call latches on its own batch.
+    with ``update=False``, nothing changes.
+
+    Γ and A must follow the features. The loss does it by itself: it keeps 4·q rows of recent features, latches on the
+    first batch, on the recent rows after 1, 2, 4, … 64 calls and then every 128 calls, and on a new class when it
+    appears. For the paper's way call :meth:`latch` on the training set before training and again every few epochs:
+    from the first such call on the loss does not latch by itself.
 
     Args:
         num_classes: k.
@@ -62,13 +69,18 @@ class VMCR2Loss(AtomState):
             optimum; only the dictionary learns).
         codes_trace: the sum of a class's flat codes; unit features have 1.
         cap_codes_step: keep ν_A·λ_max(G₂)/‖G₂‖_F below 2, where the step on the codes would diverge.
+        self_latch: latch on recent features, as said above. Without it only the first batch does, unless you call
+            :meth:`latch`, and no rows are kept.
+        max_gradient: a bound on the gradient in z in train mode, as in :class:`MCR2Loss`. None for no bound.
         normalize: scale the rows of z to unit length first; finite for |z| ≤ 1e10. A zero row stays zero.
         max_class_size: the most samples of a class where shapes are fixed, as in :class:`MCR2Loss`.
         validate: check the values and raise ``ValueError``, as in :class:`MCR2Loss`.
 
     ``mu`` or ``weight``, ``batch_expansion``, ``nu_dictionary`` and ``nu_codes`` can be assigned between steps and act
     from the next one, in a captured CUDA graph too. ``dictionary``, ``codes`` (A/n_j, see docs/notation.md) and
-    ``latched`` are buffers and part of the ``state_dict``; ``fault`` is not.
+    ``latched`` are buffers and part of the ``state_dict``, with ``self_latch`` also the recent rows (``memory_…``) and
+    ``calls``, which is −1 once you latch yourself; ``fault`` is not. If you set dictionary and codes by hand, say
+    ``loss.latched.fill_(True)``; ``fill_(False)`` makes the next training call latch on its batch.
 
     >>> _ = torch.manual_seed(0)
     >>> loss = VMCR2Loss(2, 4, atoms_per_class=2)
@@ -101,6 +113,8 @@ class VMCR2Loss(AtomState):
         codes: CodesRule = "free",
         codes_trace: float = 1.0,
         cap_codes_step: bool = True,
+        self_latch: bool = True,
+        max_gradient: float | None = MAX_GRADIENT,
         normalize: bool = True,
         max_class_size: int | None = None,
         validate: bool = True,
@@ -117,6 +131,7 @@ class VMCR2Loss(AtomState):
             atoms_per_class=atoms_per_class,
             codes=codes,
             codes_trace=codes_trace,
+            self_latch=self_latch,
             normalize=normalize,
             max_class_size=max_class_size,
             validate=validate,
@@ -128,19 +143,28 @@ class VMCR2Loss(AtomState):
         self.scale = min(1.0, SCALED_DIM / dim) if scale is None else float(scale)
         self.debias = debias
         self.cap_codes_step = cap_codes_step
+        self.max_gradient = check_max_gradient(max_gradient)
+        self._watch = CollapseWatch()
 
     @full_precision
     def forward(self, z: Tensor, labels: Tensor, update: bool = True) -> Tensor:
         """Algorithm 1's step on Γ and A (in train mode), then −scale·(objective + β·R(z)), to be minimised."""
         problem = self._problem(z, labels)
-        if update and self.training and torch.is_grad_enabled():
+        trains = self.training and torch.is_grad_enabled()
+        if update and trains:
             self._step(problem, labels)
         # a recorded step always contains R(z): β may be assigned later
         with_expansion = tracing() or self.batch_expansion != 0
-        terms = self._terms(problem, with_expansion)
-        return -self.scale * (
-            terms.objective + self.scalars.device("batch_expansion", problem.z.dtype) * terms.expansion
-        )
+        beta = self.scalars.device("batch_expansion", problem.z.dtype)
+        if not trains:
+            terms = self._terms(problem, with_expansion)
+            return -self.scale * (terms.objective + beta * terms.expansion)
+        atoms = self._atoms(problem.z)
+        terms, gradient = terms_with_gradient(problem, *atoms, beta, with_expansion=with_expansion)
+        if with_expansion and problem.guard.raises:
+            self._watch.look(terms.expansion, problem.classes, dim=self.dim, eps_sq=self.eps_sq)
+        gradient = bounded(self.scale * gradient, z, problem.z.detach(), self.normalize, self.max_gradient)
+        return attach_gradient(-self.scale * (terms.objective + beta * terms.expansion), problem.z, gradient)
 
     @full_precision
     def surrogate(
@@ -156,13 +180,11 @@ class VMCR2Loss(AtomState):
         if not (self.training and torch.is_grad_enabled()):
             return cast(Tensor, self(z, labels))
         guard = self._guard()
-        z = unit_features(
-            z, guard, self.normalize, self.dim, quick=True
-        )  # a step with NaN is not taken, and sets the flag
+        # quick: a step with NaN is not taken, and sets the flag
+        outputs, z = z, unit_features(z, guard, self.normalize, self.dim, quick=True)
         with torch.no_grad():
             x = z.detach()
-            if not self._is_latched:
-                self._latch_on(x, labels)
+            if self._latch_if_due(x, labels):
                 ahead = None  # it was made of the dictionary before
             if ahead is None or ahead.classes.sizes.dtype != x.dtype:  # computed in another precision
                 ahead = self._ahead(labels, x)
@@ -181,7 +203,9 @@ class VMCR2Loss(AtomState):
                 guard=guard,
             )
             self._move(atoms)
-        return self.scale * attach_gradient(z.new_zeros(()), z, gradient)
+            gradient = gradient if self.scale == 1.0 else self.scale * gradient
+            gradient = bounded(gradient, outputs, x, self.normalize, self.max_gradient)
+        return attach_gradient(z.new_zeros(()), z, gradient)
 
     @full_precision
     @torch.no_grad()
@@ -213,8 +237,7 @@ class VMCR2Loss(AtomState):
 
     def _step(self, problem: Problem, labels: Tensor) -> None:
         with torch.no_grad():
-            if not self._is_latched:
-                self._latch_on(problem.z.detach(), labels)
+            self._latch_if_due(problem.z.detach(), labels)
             prepared = self._prepared(problem.classes)
             rate = dictionary_rate(problem, prepared, self.scalars.device("nu_dictionary", problem.z.dtype))
             self._move(take_step(problem, self._atoms(problem.z), prepared, lambda: rate, self._project))

@@ -13,8 +13,13 @@ from ._mcr2 import MCR2Settings
 from ._objective import Objective
 from ._vmcr2 import VMCR2Settings
 
-RATE_SHARE = 10.0
-"""λ·d where λ is not given. A rate's gradient grows with d, cross-entropy's does not."""
+_VARIATIONAL = 5.0
+"""V-MCR²'s loss holds R with the weight β, 0.1: it takes more of it to get the same ΔR."""
+
+
+def default_rate_weight(dim: int) -> float:
+    """λ where it is not given: 3/d, at least 0.02. More costs accuracy, less costs ΔR (docs/defaults.md)."""
+    return max(0.02, 3 / dim)
 
 
 @dataclass(frozen=True)
@@ -25,12 +30,12 @@ class CEMCR2Settings(MCR2Settings):
     title: ClassVar[str] = "cross-entropy + exact MCR²"
 
     rate_weight: float | None = setting(None, at_least=0)
-    """λ, the weight of the rate reduction beside the mean cross-entropy. None is 10/d."""
+    """λ, the weight of the rate reduction beside the mean cross-entropy. None: 3/d, at least 0.02."""
 
     def build(self, num_classes: int, dim: int, labels: Tensor, batch_size: int) -> Objective:
         """With a new head and an empty memory."""
-        rate = super().build(num_classes, dim, labels, batch_size)
-        return _with_cross_entropy(rate, self.rate_weight, num_classes, dim, labels, batch_size)
+        weight = default_rate_weight(dim) if self.rate_weight is None else self.rate_weight
+        return _beside(super().build(num_classes, dim, labels, batch_size), weight, dim, labels, batch_size)
 
 
 @dataclass(frozen=True)
@@ -41,19 +46,18 @@ class CEVMCR2Settings(VMCR2Settings):
     title: ClassVar[str] = "cross-entropy + V-MCR²"
 
     rate_weight: float | None = setting(None, at_least=0)
-    """λ, the weight of V-MCR²'s loss beside the mean cross-entropy. None is 10/d."""
+    """λ, the weight of V-MCR²'s loss beside the mean cross-entropy. None: 15/d, at least 0.1."""
 
     def build(self, num_classes: int, dim: int, labels: Tensor, batch_size: int) -> Objective:
         """With a new head, and a dictionary that is not latched yet."""
-        rate = super().build(num_classes, dim, labels, batch_size)
-        return _with_cross_entropy(rate, self.rate_weight, num_classes, dim, labels, batch_size)
+        weight = _VARIATIONAL * default_rate_weight(dim) if self.rate_weight is None else self.rate_weight
+        return _beside(super().build(num_classes, dim, labels, batch_size), weight, dim, labels, batch_size)
 
 
-def _with_cross_entropy(
-    rate: Objective, given: float | None, num_classes: int, dim: int, labels: Tensor, batch_size: int
-) -> Objective:
-    ce = CESettings(eps_sq=rate.settings.eps_sq).build(num_classes, dim, labels, batch_size)
-    return ComposedObjective(ce, rate, RATE_SHARE / dim if given is None else given)
+def _beside(rate: Objective, rate_weight: float, dim: int, labels: Tensor, batch_size: int) -> Objective:
+    """A new head beside a rate reduction."""
+    ce = CESettings(eps_sq=rate.settings.eps_sq).build(rate.num_classes, dim, labels, batch_size)
+    return ComposedObjective(ce, rate, rate_weight)
 
 
 class ComposedObjective(Objective):

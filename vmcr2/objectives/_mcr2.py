@@ -35,6 +35,7 @@ class MCR2Settings(ObjectiveSettings):
             eps_sq=self.eps_sq,
             memory=self.memory,
             dim=dim,
+            max_gradient=None,
             normalize=False,
             max_class_size=batch_capacity(labels, num_classes, batch_size + self.memory),
             validate=False,

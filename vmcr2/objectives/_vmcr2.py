@@ -69,6 +69,8 @@ class VMCR2Settings(ObjectiveSettings):
             codes=self.codes,
             codes_trace=self.codes_trace,
             cap_codes_step=self.cap_codes_step,
+            self_latch=False,
+            max_gradient=None,
             normalize=False,
             max_class_size=capacity,
             validate=False,

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from .._shared import UserError
 from ..data import describe
+from ..objectives import Objective
 from ..training import Numerics, choose_device, forked_random
 from ._config import Config
 from ._folder import RunFolder, read_tensors
@@ -40,7 +41,8 @@ def load_run(path: Path | str, *, device: str = "auto") -> Run:
     with forked_random(chosen):  # weights are drawn, and then replaced
         network = numerics.place(config.model.build((channels, size, size)))
         objective = config.objective.build(classes, config.model.dim, torch.arange(classes), config.optim.batch_size)
-    return restored(folder, config, network, objective.module.to(chosen), subspaces)
+    objective.module.to(chosen)
+    return restored(folder, config, network, objective, subspaces)
 
 
 def read_subspaces(folder: RunFolder) -> dict[str, Tensor]:
@@ -52,13 +54,13 @@ def read_subspaces(folder: RunFolder) -> dict[str, Tensor]:
 
 
 def restored(
-    folder: RunFolder, config: Config, network: nn.Module, objective: nn.Module, subspaces: dict[str, Tensor]
+    folder: RunFolder, config: Config, network: nn.Module, objective: Objective, subspaces: dict[str, Tensor]
 ) -> Run:
     """The run of a folder. Its weights are loaded into this network and objective."""
     try:
         network.load_state_dict(read_tensors(folder.model))
         if folder.objective.exists():
-            objective.load_state_dict(read_tensors(folder.objective))
+            objective.module.load_state_dict(read_tensors(folder.objective))
     except RuntimeError as error:
         raise UserError(f"the weights in {folder.path} do not fit its config.json: {error}") from error
     bases, energies = subspaces["bases"], subspaces["energies"]
@@ -66,4 +68,5 @@ def restored(
     none = torch.zeros(0)  # the moments it was fitted from are not kept
     classifier.load_state_dict({"subspace_bases": bases, "subspace_energies": energies, "scatter": none, "sizes": none})
     device = next(network.parameters()).device
-    return Run(folder.path, config, folder.read_summary(), network.eval(), classifier.to(device), objective)
+    summary, module = folder.read_summary(), objective.module
+    return Run(folder.path, config, summary, network.eval(), classifier.to(device), module, objective.head)

@@ -82,6 +82,19 @@ def evaluate_unseen(
     return figures
 
 
+def choose_readout(asked: str, figures: dict[str, Any]) -> str:
+    """ "head" or "subspace": as asked, or the better one on held-out images, or the head where there is one.
+
+    >>> choose_readout("auto", {"head_accuracy": 0.8, "holdout_accuracy": 0.9})
+    'subspace'
+    """
+    if "head_accuracy" not in figures:
+        return "subspace"
+    if asked != "auto":
+        return asked
+    return "subspace" if figures.get("holdout_accuracy", 0.0) > figures["head_accuracy"] else "head"
+
+
 def accuracy(predicted: Tensor, labels: Tensor) -> float:
     """The share of right answers."""
     return (predicted == labels).double().mean().item()

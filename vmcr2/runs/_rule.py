@@ -66,8 +66,12 @@ def rule(facts: Facts, objective: str = "auto", *, on_gpu: bool, **given: Any) -
     if model == "mlp":
         decide("augmentation", "none", "too few pixels to move")
     else:
-        decide("augmentation", "crop", "small shifts change no class that we know of")
-        decide("crop_padding", size // 8, "an eighth of the picture")
+        if max(facts.image_shape[1:]) > size:
+            decide("augmentation", "resized-crop", "the picture is made smaller anyway")
+            decide("least_area", 0.5, "half of a picture still shows its class")
+        else:
+            decide("augmentation", "crop", "small shifts change no class that we know of")
+            decide("crop_padding", size // 8, "an eighth of the picture")
         decide("flip", False, "a mirrored picture may show another class: ask for it with flip=true")
     dim = decide("dim", default_dim(k), "13 for each class up to 128, at least 5 for each, at most 512")
     most = 1000 if k <= 50 else 2000
@@ -77,7 +81,7 @@ def rule(facts: Facts, objective: str = "auto", *, on_gpu: bool, **given: Any) -
         values["objective"] = Given(objective, "the rule: exact where a batch holds enough of every class")
     else:
         values["objective"] = Given(objective, "given")
-    for name, value in objective_rule(objective, k, dim).items():
+    for name, value in objective_rule(objective, k, dim, batch).items():
         decide(name, value, "docs/defaults.md")
     epochs = decide("epochs", _epochs(facts.samples, model, on_gpu), "200 on a GPU; on a CPU some minutes")
     decide("optimizer", "sgd", "docs/tuning.md")

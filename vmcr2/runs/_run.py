@@ -39,6 +39,13 @@ class Run:
     classifier: NearestSubspace
     objective: nn.Module = field(repr=False)
     """The loss with its state: the dictionary and codes of V-MCR², the head of cross-entropy, a memory."""
+    head: nn.Linear | None = field(default=None, repr=False)
+    """The objective's linear layer on the features, if it has one."""
+
+    @property
+    def readout(self) -> str:
+        """What :meth:`predict` goes by, "head" or "subspace". Runs of earlier versions go by the nearest subspace."""
+        return str(self.summary.get("readout", "subspace"))
 
     def features(self, images: Tensor) -> Tensor:
         """Unit features (m, d) of uint8 images (m, channels, height, width), un-augmented and in evaluation mode."""
@@ -51,5 +58,10 @@ class Run:
         return embed(self.model, pictures, Numerics.choose(device, self.config.run.precision))
 
     def predict(self, images: Tensor) -> Tensor:
-        """The class of each image by its nearest subspace."""
-        return self.classifier.predict(self.features(images))
+        """The class of each image by the run's read-out."""
+        features = self.features(images)
+        if self.readout == "subspace" or self.head is None:
+            return self.classifier.predict(features)
+        with torch.no_grad():
+            logits: Tensor = self.head(features)
+        return logits.argmax(1)

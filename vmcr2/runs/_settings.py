@@ -15,6 +15,8 @@ class RunSettings(Settings):
 
     components: int = setting(0, at_least=0)
     """Dimensions per class of the nearest-subspace classifier; 0 is ⌊d/k⌋."""
+    readout: Literal["auto", "head", "subspace"] = "auto"
+    """What the run predicts by. "auto": the objective's head, if it has one; with a hold-out, what is better there."""
     seed: int = setting(0, at_least=0, below=2**63)
     """Of the network's first weights, the order of samples, augmentation and dropout."""
     device: str = setting("auto", decides=False)

@@ -12,19 +12,33 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._shared import UserError
+from .._shared import CollapseWarning, UserError
 from ..data import Pictures, Source, Split, hold_out, with_label_noise
-from ..functional import rate_reduction
+from ..functional import diagnose, rate_reduction
 from ..training import Engine, Loop, Numerics, Step, TrainingError, batch_figures, check_capture, embed, epoch_order
 from ._checkpoint import Position, load_checkpoint, save_checkpoint
 from ._config import Config
 from ._folder import RunFolder, write_tensors
 from ._load import read_subspaces, restored
-from ._measure import TrainingSide, accuracy, classifier_of, evaluate_training, evaluate_unseen
+from ._measure import (
+    TrainingSide,
+    accuracy,
+    choose_readout,
+    classifier_of,
+    evaluate_training,
+    evaluate_unseen,
+)
 from ._report_tensors import evaluation_tensors
 from ._run import Listener, Run
 
 _LINES = 100
+_PATIENCE = 0.2  # part of the run after which features must have left a collapsed start
+ADVICE = "Try the recipe's rule (--objective auto), a network with BatchNorm, or another lr (docs/defaults.md)"
+
+
+def warn_of_collapse(text: str) -> None:
+    """For runs that nobody listens to."""
+    warnings.warn(text, CollapseWarning, stacklevel=2)
 
 
 class Trainer:
@@ -101,11 +115,20 @@ class Trainer:
         def stands_at(epoch: int) -> Position:
             return Position(epoch + 1, (epoch + 1) * loop.steps_per_epoch, loop.seconds)
 
+        say = listener.note if listener is not None else warn_of_collapse
+        said = False
+
         def trained(epoch: int, spent: float) -> None:
+            nonlocal said
             if record := self.record(stands_at(epoch), spent, loop):
                 folder.append(record)
                 if listener is not None:
                     listener.epoch(record)
+                # a collapsed start is normal; later R_c of a batch still says little, and R says enough
+                problem = self._problem(record["expansion"], None) if epoch + 1 >= _PATIENCE * epochs else None
+                if problem and not said:
+                    said = True
+                    say(f"epoch {epoch + 1}: {problem}")
 
         def ended(epoch: int) -> bool:
             nonlocal saved
@@ -118,7 +141,23 @@ class Trainer:
             loop.run(position.epoch, trained=trained, ended=ended)
         except TrainingError as error:
             raise TrainingError(f"{error}; the checkpoint, if there is one, is from an earlier epoch") from error
-        return self.finish(folder, loop.seconds, for_report)
+        run = self.finish(folder, loop.seconds, for_report)
+        if "warning" in run.summary and not said:
+            say(run.summary["warning"])
+        return run
+
+    def _problem(self, expansion: float, compression: float | None) -> str | None:
+        """A sentence about features that collapsed or stalled, with what to do; None if they did not."""
+        found = diagnose(
+            expansion,
+            compression,
+            num_classes=self.num_classes,
+            dim=self.config.model.dim,
+            eps_sq=self.config.objective.eps_sq,
+            proportions=torch.bincount(self.train_split.labels, minlength=self.num_classes).tolist(),
+        )
+        # cross-entropy's features are lines, and ΔR is not what it maximises
+        return None if found is None or self.config.objective.name == "ce" else f"{found}. {ADVICE}"
 
     def record(self, position: Position, spent: float, loop: Loop) -> dict[str, Any]:
         """A line of metrics, if one is due: every ``log_every``-th epoch, the first and the last."""
@@ -173,6 +212,9 @@ class Trainer:
         name, unseen = ("test", self.source.test()) if self.held is None else ("holdout", self.held)
         features, summary = self.measure_unseen(side, unseen, name)
         summary |= side.figures
+        summary["readout"] = choose_readout(self.config.run.readout, summary)
+        if problem := self._problem(summary["expansion"], summary["compression"]):
+            summary["warning"] = problem
         summary |= {
             "epochs": self.config.optim.epochs,
             "seconds": seconds,
@@ -190,7 +232,8 @@ class Trainer:
             )
             write_tensors(folder.evaluation, tensors, {"class_names": json.dumps(self.source.class_names)})
         folder.write_summary(summary)
-        return Run(folder.path, self.config, summary, self.network.eval(), side.classifier, self.objective.module)
+        module, head = self.objective.module, self.objective.head
+        return Run(folder.path, self.config, summary, self.network.eval(), side.classifier, module, head)
 
     def other_data(self, folder: RunFolder) -> str:
         """A clause for errors if the run was started with other training images than are read now; else empty."""
@@ -203,4 +246,4 @@ class Trainer:
         """A finished run from its folder."""
         if other := self.other_data(folder):
             note(f"{other}: its summary.json has the figures of the old data")
-        return restored(folder, self.config, self.network, self.objective.module, read_subspaces(folder))
+        return restored(folder, self.config, self.network, self.objective, read_subspaces(folder))

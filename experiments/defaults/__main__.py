@@ -1,0 +1,78 @@
+"""Make the runs of a study that have no result yet; each adds a line to experiments/results/defaults/STUDY.jsonl.
+
+    python -m experiments.defaults corner-cifar10 --parallel 4
+    python -m experiments.defaults battery noise --only cifar10
+    python -m experiments.defaults.table              # the tables of docs/defaults.md
+
+Data are found as everywhere (VMCR2_DATA). A run's folder is in --runs; only its figures are kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vmcr2.runs import Config
+from vmcr2.sweep import Outcome
+
+from ..ledger._pool import make_all
+from ._maker import NewMaker
+from .studies import RESULTS, Trial, lines_of, studies
+
+_KEPT = (
+    *("test_", "holdout_", "train_", "head_", "readout", "seconds", "wall_", "device", "torch", "vmcr2", "git_"),
+    *("expansion", "compression", "failed", "notes", "warning", "effective_rank", "subspace_overlap"),
+)
+
+
+def line_of(trial: Trial, outcome: Outcome) -> dict[str, Any]:
+    """What is kept of a run."""
+    figures = {name: value for name, value in outcome.figures.items() if name.startswith(_KEPT)}
+    return {"name": trial.name, "settings": decided(trial.config), **figures}
+
+
+def decided(config: Config) -> dict[str, Any]:
+    """The settings that decide a result, as JSON has them."""
+    settings: dict[str, Any] = json.loads(json.dumps(config.deciding()))
+    return settings
+
+
+def missing(trials: Sequence[Trial]) -> list[Trial]:
+    """Those without a line of the same settings."""
+    known = {study: [line["settings"] for line in lines_of(study)] for study in {trial.study for trial in trials}}
+    return [trial for trial in trials if decided(trial.config) not in known[trial.study]]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """As the first lines of this file say."""
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("python -m experiments.defaults", description=__doc__, formatter_class=form)
+    parser.add_argument("studies", nargs="+", choices=list(studies()), metavar="STUDY")
+    parser.add_argument("--only", nargs="+", default=[""], metavar="START", help="runs whose name starts so")
+    parser.add_argument("--parallel", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=3600.0, help="start no run after so many")
+    parser.add_argument("--runs", type=Path, default=Path("runs/defaults"))
+    options = parser.parse_args(arguments)
+    starts = tuple(options.only)
+    wanted = [trial for name in options.studies for trial in studies()[name] if trial.name.startswith(starts)]
+    RESULTS.mkdir(parents=True, exist_ok=True)
+
+    def ended(trial: Trial, outcome: Outcome, seconds: float) -> None:
+        if outcome.lost is not None:
+            print(f"{seconds:6.0f} s  {trial.study} {trial.name}: {outcome.lost}\n{outcome.trace or ''}", flush=True)
+            return
+        line = line_of(trial, outcome)
+        with (RESULTS / f"{trial.study}.jsonl").open("a") as lines:
+            lines.write(json.dumps(line) + "\n")
+        shown = {name: round(value, 4) for name, value in line.items() if isinstance(value, float)}
+        print(f"{seconds:6.0f} s  {trial.study} {trial.name}: {shown}", flush=True)
+
+    runs: Path = options.runs
+    make_all(missing(wanted), NewMaker(runs), ended, folder=runs, parallel=options.parallel, seconds=options.seconds)
+
+
+if __name__ == "__main__":
+    main()

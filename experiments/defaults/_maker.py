@@ -1,0 +1,44 @@
+"""Makes a run in a worker. In a module of its own, because a worker cannot import ``__main__``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from vmcr2.data import Source, open_data
+from vmcr2.runs import Config
+from vmcr2.sweep import Job, Outcome, Runner, prune
+
+from .studies import Trial
+
+
+class Maker:
+    """In a worker: a run with a hold-out cannot open the test images."""
+
+    def __init__(self, runs: Path) -> None:
+        self._runs = runs
+        self._blind, self._whole = Runner(), Runner(_whole)
+
+    def __call__(self, trial: Trial, told_to_stop: Callable[[], bool]) -> Outcome:
+        """Train, measure, and keep the figures alone."""
+        folder = self._runs / f"{trial.study}-{trial.name}".replace(" ", "_").replace("=", "")
+        runner = self._blind if trial.config.data.holdout else self._whole
+        outcome = runner(Job(trial.config, folder, for_report=False), told_to_stop)
+        if outcome.lost is None:
+            prune(folder)
+        return outcome
+
+
+class NewMaker:
+    """Makes a maker in a worker."""
+
+    def __init__(self, runs: Path) -> None:
+        self.runs = runs
+
+    def __call__(self) -> Maker:
+        """A new one."""
+        return Maker(self.runs)
+
+
+def _whole(config: Config) -> Source:
+    return open_data(config.data.name, config.data.path)

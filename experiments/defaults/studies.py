@@ -1,0 +1,96 @@
+"""The runs of every study: settings by the rule, and what a run changes.
+
+``corner-…`` look for λ, decay and rate on 5,000 held-out training images. ``battery`` and ``noise`` read the test
+images, once, at the end of each run, and choose nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vmcr2.runs import Config, recipe
+
+RESULTS = Path(__file__).parents[1] / "results" / "defaults"
+PICTURES = {"digits": 10, "mnist": 10, "cifar10": 10, "cifar100": 100, "tiny-imagenet": 200}
+OBJECTIVES = ("ce", "ce+mcr2", "vmcr2", "mcr2", "ce+vmcr2")
+LEVELS = (0.4, 0.2, 0.0)
+EPOCHS = 200
+FEWER = 100
+"""Epochs of a study that compares settings, and of noise."""
+HELD_OUT = 5000
+
+
+class Trial(NamedTuple):
+    """One run of a study."""
+
+    study: str
+    name: str
+    config: Config
+
+
+def ruled(data: str, objective: str, **changes: Any) -> Config:
+    """The rule's settings for a GPU, whatever machine this is asked on."""
+    return recipe("auto", data=data, objective=objective, **{"epochs": EPOCHS} | changes)
+
+
+def corner(data: str) -> Iterator[Trial]:
+    """Accuracy against ΔR on held-out images, for every objective."""
+    dim = ruled(data, "ce").model.dim
+    changes: list[tuple[str, dict[str, Any]]] = [("ce", {}), ("ce+mcr2", {}), ("vmcr2", {}), ("mcr2", {})]
+    changes += [("ce+mcr2", {"rate_weight": share / dim}) for share in (3, 30)]
+    changes += [("ce+mcr2", {"rate_weight": 30 / dim, "lr": 0.3}), ("ce+mcr2", {"lr": 0.3})]
+    changes += [("ce+vmcr2", {"rate_weight": share / dim}) for share in (100, 30)]
+    changes += [("vmcr2", {"weight_decay": 2e-3}), ("ce", {"weight_decay": 2e-3})]
+    if PICTURES[data] > 10:
+        changes += [("ce+mcr2", {"memory": 20_000})]
+    for objective, own in changes:
+        said = " ".join(f"{name}={value:g}" for name, value in own.items())
+        yield Trial(f"corner-{data}", f"{objective} {said}".strip(), _held_out(data, objective, own))
+
+
+def _held_out(data: str, objective: str, changes: dict[str, Any]) -> Config:
+    return ruled(data, objective, epochs=FEWER, holdout=HELD_OUT, **changes)
+
+
+def recipes() -> Iterator[Trial]:
+    """Two decays for the recipe cifar10-vmcr2, which has the paper's augmentation."""
+    for decay, everywhere in ((2e-3, False), (5e-4, True)):
+        own: dict[str, Any] = {"weight_decay": decay, "decay_all": everywhere, "epochs": EPOCHS, "holdout": HELD_OUT}
+        name = f"cifar10 weight_decay={decay:g} decay_all={everywhere}"
+        yield Trial("recipe-cifar10", name, recipe("cifar10-vmcr2", **own))
+
+
+def line() -> Iterator[Trial]:
+    """How many samples of a class a batch must hold: fewer and fewer, with room for five dimensions per class."""
+    for batch, objective in itertools.product((500, 250, 125), ("ce", "ce+mcr2", "ce+vmcr2")):
+        own = {"batch_size": batch, "epochs": 30, "holdout": HELD_OUT}
+        yield Trial("line", f"cifar100 batch={batch} {objective}", ruled("cifar100", objective, **own))
+
+
+def battery() -> Iterator[Trial]:
+    """The rule alone on every set of pictures; ``auto`` is one of these."""
+    for objective, data in itertools.product(OBJECTIVES, PICTURES):  # the most important first
+        yield Trial("battery", f"{data} {objective}", ruled(data, objective))
+
+
+def noise() -> Iterator[Trial]:
+    """Wrong training labels."""
+    for objective, data, level in itertools.product(OBJECTIVES[:4], ("cifar10", "cifar100"), LEVELS):
+        config = ruled(data, objective, epochs=FEWER, label_noise=level)
+        yield Trial("noise", f"{data} {level:g} {objective}", config)
+
+
+def studies() -> dict[str, list[Trial]]:
+    """All by name."""
+    found = [*corner("cifar10"), *corner("cifar100"), *recipes(), *line(), *battery(), *noise()]
+    return {study: list(trials) for study, trials in itertools.groupby(found, key=lambda trial: trial.study)}
+
+
+def lines_of(study: str) -> list[dict[str, Any]]:
+    """The results so far, in the order in which the runs ended."""
+    path = RESULTS / f"{study}.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

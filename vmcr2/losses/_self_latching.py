@@ -1,0 +1,130 @@
+"""Latching without being asked: from recent features, often at the start and then now and then.
+
+The first steps of a network change all its features. Atoms of the first batch are then wrong, and M pulls the features
+to them. So the loss keeps a few rows of recent features and latches on them after 1, 2, 4, … 64 calls and then every
+128 calls. A class is latched as soon as it is seen for the first time.
+
+In eager mode a Python counter says when it is due. A recorded step (compiled, or captured in a CUDA graph) cannot ask:
+it computes the new atoms in every step and takes them where a counter on the device says so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..functional import tracing, track_atoms
+from ._atoms import AtomState
+
+STEADY = 128
+"""Calls between two latchings after the start; a power of two."""
+ROWS_PER_ATOM = 4
+"""Rows to keep: in a class of average size so many for each of its atoms."""
+MEMORY = ("memory_features", "memory_labels", "memory_next", "calls")
+
+
+def is_due(calls: int) -> bool:
+    """Whether the call after so many others latches. The first one latches on its own batch."""
+    if calls < STEADY:
+        return calls > 0 and calls & (calls - 1) == 0
+    return calls % STEADY == 0
+
+
+def is_due_on_device(calls: Tensor) -> Tensor:
+    """The same, of a counter that is not read."""
+    return (calls > 0) & torch.where(calls < STEADY, (calls & (calls - 1)) == 0, calls % STEADY == 0)
+
+
+class SelfLatchingAtoms(AtomState):
+    """Γ and Â that latch themselves. Without ``self_latch`` only the first batch does it, and there is no memory."""
+
+    calls: Tensor
+
+    def __init__(self, num_classes: int, dim: int, *, self_latch: bool, **settings: Any) -> None:
+        super().__init__(num_classes, dim, **settings)
+        self.self_latch = self_latch
+        self._calls: int | None = 0  # the buffer `calls` as a Python number; None after a recorded step
+        self._complete = False  # whether all classes have been latched
+        if self_latch:
+            self._make_memory(ROWS_PER_ATOM * num_classes * self.atoms_per_class, dim)
+            # −1 from the first `latch` on: then it is the caller who latches
+            self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    @torch.no_grad()
+    def _latch_if_due(self, z: Tensor, labels: Tensor) -> bool:
+        """Remember the batch and latch, before a step. Says whether Γ and Â may have changed."""
+        first = not self._known_latched()
+        if first:
+            self._latch_on(z, labels)
+        if not self.self_latch or self._counted() == -1:
+            return first
+        if not first and self._calls == 0:  # dictionary and codes were set by hand
+            self._end_self_latching()
+            return False
+        self._remember_some(z, labels)
+        recorded = tracing()
+        due = is_due_on_device(self.calls) if recorded else is_due(self._calls or 0)
+        renewed = not first and (recorded or bool(due) or not self._complete)
+        if renewed:
+            self._latch_on_memory(due)
+        if recorded:
+            self._calls = None
+            self.calls.add_(self.calls >= 0)
+        else:
+            self._complete = self._complete or self._all_classes_latched(z)
+            self._calls = (self._calls or 0) + 1
+            self.calls.add_(1)
+        return first or renewed
+
+    def _counted(self) -> int | None:
+        if self._calls is None and not tracing():
+            self._calls = int(self.calls)
+        return self._calls
+
+    def _remember_some(self, z: Tensor, labels: Tensor) -> None:
+        """All rows of the batch, or as many as there is room for, evenly."""
+        if labels.ndim == 2:
+            labels = labels.argmax(1)
+        labels = labels.to(torch.int64).clamp(0, self.num_classes - 1)
+        room = len(self.memory_labels)
+        if len(z) > room:
+            some = torch.arange(room, device=z.device) * len(z) // room
+            z, labels = z[some], labels[some]
+        self._remember(z, labels)
+
+    def _latch_on_memory(self, due: Tensor | bool) -> None:
+        """Renew the atoms of every class that has enough rows, if it is due, and of those that have none yet."""
+        rows, labels, s = self.memory_features, self.memory_labels, self.atoms_per_class
+        dictionary, codes, sizes = track_atoms(rows, labels, self.dictionary, self.num_classes, 2 * ROWS_PER_ATOM * s)
+        filling = (labels < 0).any()
+        renew = (sizes >= s) | filling if due is True else due & ((sizes >= s) | filling)
+        renew = (sizes > 0) & (renew | (self.codes.sum(0) == 0) | ~self.latched)
+        renew = renew & (self.calls >= 0)
+        of_atom = renew.repeat_interleave(s, output_size=len(renew) * s)
+        self.dictionary.copy_(torch.where(of_atom, dictionary.to(self.dictionary.dtype), self.dictionary))
+        kept = torch.where(of_atom.unsqueeze(1), 0.0, self.codes)  # other classes' codes were of the old atoms
+        self.codes.copy_(torch.where(renew, self._project_latched(codes.to(kept.dtype)), kept))
+
+    def _all_classes_latched(self, z: Tensor) -> bool:
+        """Whether every class has codes; on a GPU without ``validate`` the schedule alone decides."""
+        return not (z.device.type == "cpu" or self.validate) or bool((self.codes.sum(0) > 0).all())
+
+    def _end_self_latching(self) -> None:
+        if self.self_latch:
+            self.calls.fill_(-1)
+            self._calls = -1
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, metadata: Any, strict: bool, missing: list[str], *rest: Any
+    ) -> None:
+        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, *rest)
+        if not self.self_latch:
+            return
+        if prefix + "calls" not in state_dict:  # of a version without self-latching: it goes on with an empty memory
+            missing[:] = [name for name in missing if name not in {prefix + own for own in MEMORY}]
+            self.memory_labels.fill_(-1)
+            self.calls.fill_(STEADY + 1 if self._known_latched() else 0)
+        self._calls = int(self.calls)
+        self._complete = False
