@@ -102,7 +102,7 @@ def test_a_first_batch_that_fails_leaves_nothing_behind(estimator: Any) -> None:
     assert set(fresh.partial_fit(wide, y + 1).predict(wide)) <= {1, 2}
 
 
-@pytest.mark.parametrize("objective", ["vmcr2", "mcr2", "ce"])
+@pytest.mark.parametrize("objective", ["vmcr2", "mcr2", "ce", "ce+mcr2", "ce+vmcr2"])
 def test_a_first_batch_that_diverges_leaves_nothing_behind(objective: str) -> None:
     good = RateReductionClassifier(objective, lr=0.1, hidden=(8,), random_state=0)
     model = clone(good).set_params(lr=1e30)
@@ -114,7 +114,7 @@ def test_a_first_batch_that_diverges_leaves_nothing_behind(objective: str) -> No
     assert np.array_equal(model.predict_proba(X), good.partial_fit(X, y, classes=[0, 1]).predict_proba(X))
 
 
-@pytest.mark.parametrize("objective", ["vmcr2", "mcr2", "ce"])
+@pytest.mark.parametrize("objective", ["vmcr2", "mcr2", "ce", "ce+mcr2", "ce+vmcr2"])
 @pytest.mark.parametrize("begin", ["fit", "partial_fit"])
 def test_a_later_batch_that_diverges_is_as_if_it_had_not_come(
     objective: str, begin: str, monkeypatch: pytest.MonkeyPatch

@@ -57,7 +57,7 @@ class Plan:
 
 
 def default_rate_weight(dim: int, samples_per_class: float) -> float:
-    """λ of the composed objectives: 10/d as for the trainer, and less with few samples per class.
+    """λ of the composed objectives on tables: 10/d, and less with few samples per class.
 
     >>> default_rate_weight(100, 80), default_rate_weight(100, 5)
     (0.1, 0.01)
