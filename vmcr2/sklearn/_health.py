@@ -13,7 +13,7 @@ from ._training import Plan
 
 _CALLER = 4  # the line that called fit: above are this function, fit, and what undoes a fit that fails
 _ADVICE = (
-    "Try a smaller lr, then a smaller weight_decay or more epochs. If that does not help, the columns may say nothing "
+    "Try a smaller lr or more epochs, then a smaller weight_decay. If that does not help, the columns may say nothing "
     "about the classes."
 )
 

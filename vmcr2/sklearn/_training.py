@@ -59,8 +59,8 @@ class Plan:
 def default_rate_weight(dim: int, samples_per_class: float) -> float:
     """λ of the composed objectives on tables: 10/d, and less with few samples per class.
 
-    >>> default_rate_weight(100, 80), default_rate_weight(100, 5)
-    (0.1, 0.01)
+    >>> default_rate_weight(100, 80), default_rate_weight(100, 25)
+    (0.1, 0.05)
     """
     return _RATE_SHARE / dim * min(1.0, samples_per_class / _MANY)
 
