@@ -1,7 +1,7 @@
 """Make the runs of a study that have no result yet; each adds a line to experiments/results/defaults/STUDY.jsonl.
 
     python -m experiments.defaults corner-cifar10 --parallel 4
-    python -m experiments.defaults battery noise --only cifar10
+    python -m experiments.defaults battery noise --only 'cifar10 *'
     python -m experiments.defaults.table              # the tables of docs/defaults.md
 
 Data are found as everywhere (VMCR2_DATA). A run's folder is in --runs; only its figures are kept.
@@ -12,15 +12,15 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from vmcr2.runs import Config
 from vmcr2.sweep import Outcome
 
 from ..ledger._pool import make_all
 from ._maker import NewMaker
-from .studies import RESULTS, Trial, lines_of, studies
+from .studies import RESULTS, Trial, decided, lines_of, studies
 
 _KEPT = (
     *("test_", "holdout_", "train_", "head_", "readout", "seconds", "wall_", "device", "torch", "vmcr2", "git_"),
@@ -34,12 +34,6 @@ def line_of(trial: Trial, outcome: Outcome) -> dict[str, Any]:
     return {"name": trial.name, "settings": decided(trial.config), **figures}
 
 
-def decided(config: Config) -> dict[str, Any]:
-    """The settings that decide a result, as JSON has them."""
-    settings: dict[str, Any] = json.loads(json.dumps(config.deciding()))
-    return settings
-
-
 def missing(trials: Sequence[Trial]) -> list[Trial]:
     """Those without a line of the same settings."""
     known = {study: [line["settings"] for line in lines_of(study)] for study in {trial.study for trial in trials}}
@@ -51,13 +45,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("python -m experiments.defaults", description=__doc__, formatter_class=form)
     parser.add_argument("studies", nargs="+", choices=list(studies()), metavar="STUDY")
-    parser.add_argument("--only", nargs="+", default=[""], metavar="START", help="runs whose name starts so")
+    parser.add_argument("--only", nargs="+", default=["*"], metavar="NAME", help="runs of these names, * for anything")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="try another value")
     parser.add_argument("--parallel", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=3600.0, help="start no run after so many")
     parser.add_argument("--runs", type=Path, default=Path("runs/defaults"))
     options = parser.parse_args(arguments)
-    starts = tuple(options.only)
-    wanted = [trial for name in options.studies for trial in studies()[name] if trial.name.startswith(starts)]
+    wanted = [
+        trial._replace(config=trial.config.with_settings(options.set))
+        for name in options.studies
+        for trial in studies()[name]
+        if any(fnmatch(trial.name, pattern) for pattern in options.only)
+    ]
     RESULTS.mkdir(parents=True, exist_ok=True)
 
     def ended(trial: Trial, outcome: Outcome, seconds: float) -> None:

@@ -137,7 +137,7 @@ def test_the_test_set_stays_unread(monkeypatch: pytest.MonkeyPatch) -> None:
         (("digits", "--grid", "seed=0", "--seeds", "1", "--out", "s"), ("set the same: leave one out",)),
         (
             ("digits", "--objective", "ce", "--grid", "weight=5,20", "--out", "s"),
-            ("weight acts with vmcr2 only, and the objective is ce",),
+            ("weight acts with vmcr2 or ce+vmcr2 only, and the objective is ce",),
         ),
         (("digits", "--data", "x", "--out", "s"), ("digits is part of scikit-learn and needs no path",)),
         (("digits", "--seeds", "a", "--out", "s"), ("seed takes a whole number, got 'a'",)),

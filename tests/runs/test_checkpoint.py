@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from digits_trainer import CPU
+from safetensors.torch import load_file
 from seeds import SEED
 from torch import nn
 
@@ -39,15 +40,16 @@ def step(seed: int, **optim: Any) -> Step:
     return made
 
 
+@pytest.mark.parametrize("decay_all", [True, False])
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
-def test_the_optimiser_goes_on_with_weights_in_any_layout(optimizer: str, tmp_path: Path) -> None:
-    one = step(SEED, optimizer=optimizer)
+def test_the_optimiser_goes_on_with_weights_in_any_layout(optimizer: str, decay_all: bool, tmp_path: Path) -> None:
+    one = step(SEED, optimizer=optimizer, decay_all=decay_all, weight_decay=0.1)
     for _ in range(3):
         one()
     save_checkpoint(tmp_path / "c.safetensors", one, Position(1, 3, 0.5))
-    two = step(SEED + 1, optimizer=optimizer)
+    two = step(SEED + 1, optimizer=optimizer, decay_all=decay_all, weight_decay=0.1)
     assert load_checkpoint(tmp_path / "c.safetensors", two) == Position(1, 3, 0.5)
-    states = [list(made.optimizer.state.values()) for made in (one, two)]
+    states = [[made.optimizer.state[parameter] for parameter in made.parameters] for made in (one, two)]
     for mine, theirs in zip(*states, strict=True):
         for name, value in mine.items():
             assert torch.equal(theirs[name], value)
@@ -56,6 +58,20 @@ def test_the_optimiser_goes_on_with_weights_in_any_layout(optimizer: str, tmp_pa
     two()
     for mine, theirs in zip(one.parameters, two.parameters, strict=True):
         assert torch.equal(mine, theirs)
+
+
+def test_its_names_do_not_depend_on_the_optimiser_s_groups(tmp_path: Path) -> None:
+    """Earlier versions had one group of all parameters, in the order of the network and then of the objective."""
+    shapes = []
+    for decay_all in (True, False):
+        made = step(SEED, decay_all=decay_all)
+        made()
+        assert len(made.optimizer.param_groups) == (1 if decay_all else 2)
+        save_checkpoint(tmp_path / "c.safetensors", made, Position(1, 1, 0.5))
+        kept = load_file(tmp_path / "c.safetensors")
+        shapes.append([kept[f"optimizer.{i}.momentum_buffer"].shape for i in range(len(made.parameters))])
+        assert shapes[-1] == [parameter.shape for parameter in made.parameters]
+    assert shapes[0] == shapes[1]
 
 
 def test_random_numbers_go_on_where_they_were(tmp_path: Path) -> None:

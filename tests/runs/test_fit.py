@@ -57,13 +57,19 @@ def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_digits_are_learned(objective: str, tmp_path: Path) -> None:
-    """Five seeds gave accuracies of 0.975 to 0.992, ΔR of 48.5 to 49.1 (cross-entropy: 12), cosines 18 times apart."""
-    run = fit(recipe("digits", objective=objective, device="cpu", seed=SEED), out=tmp_path / "run")
+    """Five seeds gave accuracies of 0.975 to 0.997, ΔR of 48.5 to 49.1 (cross-entropy: 12), cosines 18 times apart.
+
+    A fifth of the epochs of ce+mcr2 and ce+vmcr2: ΔR of 29.8 to 32.0, cosines 10 to 14 times apart.
+    """
+    composed = objective in ("ce+mcr2", "ce+vmcr2")
+    shorter = {"epochs": 40} if composed else {}
+    run = fit(recipe("digits", objective=objective, device="cpu", seed=SEED, **shorter), out=tmp_path / "run")
+    assert "warning" not in run.summary
     assert run.summary["test_accuracy"] >= 0.96
-    if objective == "ce":
+    if objective.startswith("ce"):
         assert run.summary["head_accuracy"] >= 0.96
-    else:
-        assert run.summary["train_delta_r"] >= 44
+    if objective != "ce":
+        assert run.summary["train_delta_r"] >= (27 if composed else 44)
         assert run.summary["within_cosine"] >= 8 * run.summary["between_cosine"]
     assert evaluate_run(tmp_path / "run", device="cpu")["test_accuracy"] == run.summary["test_accuracy"]
     evaluation = tmp_path / "run" / "evaluation.safetensors"
@@ -105,19 +111,22 @@ def subspace_source() -> Source:
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_known_subspaces_are_separated(objective: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the largest ΔR, ce+mcr2 has 0.80 to 0.90 over five seeds, ce+vmcr2 0.62 to 0.69."""
     network = vmcr2.models.MLP(12, 12, (64,), batch_norm=True)
     monkeypatch.setattr("vmcr2.models._settings.build", lambda *_, **__: network)
     monkeypatch.setattr("vmcr2.data._pictures.plain", lambda images, index, size: images[index].float() / 255)
-    own: dict[str, Any] = {"lr": {"vmcr2": 0.3, "mcr2": 0.03, "ce": 0.3}[objective]}
+    own: dict[str, Any] = {"lr": 0.03 if objective == "mcr2" else 0.3}
+    if "vmcr2" in objective:
+        own |= {"atoms_per_class": 4, "batch_expansion": 0.3, "debias": True, "latch_every": 20}
     if objective == "vmcr2":
-        own |= {"atoms_per_class": 4, "loss_scale": 0.05, "batch_expansion": 0.3, "debias": True, "latch_every": 20}
+        own |= {"loss_scale": 0.05}
     config = Config().replace(
         objective=objective, dim=12, batch_size=200, epochs=80, schedule="cosine", device="cpu", seed=SEED, **own
     )
     run = fit(config, out=tmp_path / "run", source=subspace_source())
     assert run.summary["test_accuracy"] > 0.98
     if objective != "ce":
-        assert run.summary["train_delta_r"] > 0.7 * maximal_rate_reduction(12, 3)
+        assert run.summary["train_delta_r"] > (0.5 if objective == "ce+vmcr2" else 0.7) * maximal_rate_reduction(12, 3)
         assert run.summary["train_delta_r"] <= maximal_rate_reduction(12, 3) + 1e-6
 
 
@@ -163,6 +172,11 @@ CROPS = {"augmentation": "crop", "crop_padding": 1}
         ("mcr2", {"batch_size": 400, "memory": 900}, 3),  # which has wrapped around by then
         ("ce", {"warmup_epochs": 2.0, **CROPS}, 5),
         ("ce", {"average": 0.9, **CROPS}, 4),
+        # biases and BatchNorm's parameters are a group of their own in the optimiser
+        ("ce", {"decay_all": False}, 3),
+        ("mcr2", {"decay_all": False, "optimizer": "adamw", "lr": 1e-3}, 4),
+        ("ce+mcr2", {"label_noise": 0.2}, 3),
+        ("ce+vmcr2", {"latch_every": 2, **CROPS}, 4),
     ],
 )
 def test_a_stopped_run_ends_bit_identical(objective: str, changes: dict[str, Any], stop: int, tmp_path: Path) -> None:

@@ -211,7 +211,7 @@ def test_an_origin_does_not_claim_the_paper_for_what_is_ours(name: str) -> None:
 def test_what_the_paper_leaves_open_is_said_to_be_ours(name: str) -> None:
     origins = RECIPES[name]().origins
     ours = {key for key, origin in origins.items() if origin.startswith("not given in the paper, ours")}
-    assert ours == (set() if "-preact-" in name else {"momentum", "weight_decay"})
+    assert ours == {"decay_all"} | (set() if "-preact-" in name else {"momentum", "weight_decay"})
     assert not any(origin.startswith("ours, not the paper's") for origin in origins.values())
 
 
@@ -283,13 +283,15 @@ def test_every_recipe_builds(name: str) -> None:
         assert network.eval()(torch.zeros(2, *shape)).shape == (2, dim)
     objective = config.objective.build(info.classes, dim, torch.arange(info.classes), config.optim.batch_size)
     state = objective.module.state_dict()
-    if config.objective.name == "vmcr2":
-        assert state["dictionary"].shape == (dim, config.flat()["atoms_per_class"] * info.classes)
-    elif config.objective.name == "ce":
-        assert state["head.weight"].shape == (info.classes, dim)
-    else:
+    composed = "+" in config.objective.name
+    rate, ce = ("rate.", "ce.") if composed else ("", "")
+    if "vmcr2" in config.objective.name:
+        assert state[f"{rate}dictionary"].shape == (dim, config.flat()["atoms_per_class"] * info.classes)
+    elif "mcr2" in config.objective.name:
         memory = config.flat()["memory"]
-        assert not memory or state["memory_features"].shape == (memory, dim)
+        assert not memory or state[f"{rate}memory_features"].shape == (memory, dim)
+    if "ce" in config.objective.name:
+        assert state[f"{ce}head.weight"].shape == (info.classes, dim)
     assert Config.from_json(config.to_json()).acting() == config.acting()
 
 

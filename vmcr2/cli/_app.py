@@ -13,6 +13,7 @@ import typer
 from .._version import __version__
 from ..objectives import OBJECTIVES
 from ..runs import (
+    AUTO,
     FAMILIES,
     RECIPES,
     Config,
@@ -149,8 +150,8 @@ def _configured(
     recipe: str | None, objective: str | None, changes: dict[str, Any], settings: list[str], resumed: Path | None
 ) -> Config:
     refuse_twice(own=changes, set=names_of(settings))
-    if objective is not None and objective not in OBJECTIVES:
-        raise UserError(f"--objective takes {', '.join(OBJECTIVES)}, got {objective!r}")
+    if objective not in (None, AUTO, *OBJECTIVES):
+        raise UserError(f"--objective takes {', '.join(OBJECTIVES)} or {AUTO}, got {objective!r}")
     if resumed is not None and RunFolder(resumed).config.exists():
         if changes or settings or objective is not None:
             raise UserError(f"--resume uses the settings of {resumed}: leave all other settings out")

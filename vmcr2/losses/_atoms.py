@@ -129,7 +129,11 @@ class AtomState(RememberedFeatures):
             raise RuntimeError(
                 "latch the loss before capturing it in a CUDA graph: take one step before, or loss.latch(z, labels)"
             )
+        kept = (self.dictionary.clone(), self.codes.clone(), self.latched.clone()) if tracing() else None
         self._latch(z, labels)
+        if kept is not None:  # the buffer may say that it is latched: a recorded step cannot ask before
+            self.dictionary.copy_(torch.where(kept[2], kept[0], self.dictionary))
+            self.codes.copy_(torch.where(kept[2], kept[1], self.codes))
 
     def _known_latched(self) -> bool:
         """The buffer ``latched``, read only if it was written to. A recorded step takes it as it was last read."""

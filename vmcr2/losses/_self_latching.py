@@ -56,6 +56,7 @@ class SelfLatchingAtoms(AtomState):
     def _latch_if_due(self, z: Tensor, labels: Tensor) -> bool:
         """Remember the batch and latch, before a step. Says whether Γ and Â may have changed."""
         first = not self._known_latched()
+        by_hand = self.latched.clone() if first else None  # the buffer, which a recorded step cannot read
         if first:
             self._latch_on(z, labels)
         if not self.self_latch or self._counted() == -1:
@@ -72,6 +73,8 @@ class SelfLatchingAtoms(AtomState):
         if recorded:
             self._calls = None
             self.calls.add_(self.calls >= 0)
+            if by_hand is not None:
+                self.calls.copy_(torch.where(by_hand, -1, self.calls))
         else:
             self._complete = self._complete or self._all_classes_latched(z)
             self._calls = (self._calls or 0) + 1
@@ -97,7 +100,8 @@ class SelfLatchingAtoms(AtomState):
     def _latch_on_memory(self, due: Tensor | bool) -> None:
         """Renew the atoms of every class that has enough rows, if it is due, and of those that have none yet."""
         rows, labels, s = self.memory_features, self.memory_labels, self.atoms_per_class
-        dictionary, codes, sizes = track_atoms(rows, labels, self.dictionary, self.num_classes, 2 * ROWS_PER_ATOM * s)
+        most = 3 * ROWS_PER_ATOM * s // 2  # three standard deviations above an even share at ten atoms
+        dictionary, codes, sizes = track_atoms(rows, labels, self.dictionary, self.num_classes, most)
         filling = (labels < 0).any()
         renew = (sizes >= s) | filling if due is True else due & ((sizes >= s) | filling)
         renew = (sizes > 0) & (renew | (self.codes.sum(0) == 0) | ~self.latched)

@@ -13,13 +13,15 @@ from ._mcr2 import MCR2Settings
 from ._objective import Objective
 from ._vmcr2 import VMCR2Settings
 
-_VARIATIONAL = 5.0
-"""V-MCR²'s loss holds R with the weight β, 0.1: it takes more of it to get the same ΔR."""
+
+def exact_rate_weight(dim: int) -> float:
+    """λ beside exact MCR² where it is not given: 3/d, at least 0.012. More costs accuracy, less costs ΔR."""
+    return max(0.012, 3 / dim)
 
 
-def default_rate_weight(dim: int) -> float:
-    """λ where it is not given: 3/d, at least 0.02. More costs accuracy, less costs ΔR (docs/defaults.md)."""
-    return max(0.02, 3 / dim)
+def variational_rate_weight(dim: int) -> float:
+    """λ beside V-MCR²: 15/d, at least 0.1. Its loss holds R with the weight β, 0.1, so it takes more of it."""
+    return max(0.1, 15 / dim)
 
 
 @dataclass(frozen=True)
@@ -30,11 +32,11 @@ class CEMCR2Settings(MCR2Settings):
     title: ClassVar[str] = "cross-entropy + exact MCR²"
 
     rate_weight: float | None = setting(None, at_least=0)
-    """λ, the weight of the rate reduction beside the mean cross-entropy. None: 3/d, at least 0.02."""
+    """λ, the weight of the rate reduction beside the mean cross-entropy. None: 3/d, at least 0.012."""
 
     def build(self, num_classes: int, dim: int, labels: Tensor, batch_size: int) -> Objective:
         """With a new head and an empty memory."""
-        weight = default_rate_weight(dim) if self.rate_weight is None else self.rate_weight
+        weight = exact_rate_weight(dim) if self.rate_weight is None else self.rate_weight
         return _beside(super().build(num_classes, dim, labels, batch_size), weight, dim, labels, batch_size)
 
 
@@ -50,7 +52,7 @@ class CEVMCR2Settings(VMCR2Settings):
 
     def build(self, num_classes: int, dim: int, labels: Tensor, batch_size: int) -> Objective:
         """With a new head, and a dictionary that is not latched yet."""
-        weight = _VARIATIONAL * default_rate_weight(dim) if self.rate_weight is None else self.rate_weight
+        weight = variational_rate_weight(dim) if self.rate_weight is None else self.rate_weight
         return _beside(super().build(num_classes, dim, labels, batch_size), weight, dim, labels, batch_size)
 
 

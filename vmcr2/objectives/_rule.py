@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ._composed import exact_rate_weight, variational_rate_weight
+
 ENOUGH = 1.0
 """Samples of a class in a batch, for each dimension that the class has room for, from which the exact rate is used."""
 
@@ -50,6 +52,9 @@ def objective_rule(objective: str, num_classes: int, dim: int, batch_size: int =
     (24, {'lr': 0.2, 'weight_decay': 0.0005})
     """
     values = _variational(room(dim, num_classes)) if "vmcr2" in objective else {}
+    if "+" in objective:
+        weight = exact_rate_weight if objective == "ce+mcr2" else variational_rate_weight
+        values["rate_weight"] = weight(dim)
     if objective.startswith("ce"):
         # a smaller batch has a noisier mean: its steps are shorter
         return {"lr": min(1.0, batch_size / 1000), "weight_decay": 5e-4} | values

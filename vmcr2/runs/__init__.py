@@ -14,6 +14,7 @@ from ._folder import FORMAT as FORMAT, RunFolder as RunFolder, read_tensors as r
 from ._load import load_run as load_run
 from ._manifest import git_commit as git_commit
 from ._recipes import (
+    AUTO as AUTO,
     FAMILIES as FAMILIES,
     RECIPES as RECIPES,
     default_origin as default_origin,

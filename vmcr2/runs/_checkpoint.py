@@ -31,7 +31,7 @@ def save_checkpoint(path: Path, step: Step, position: Position) -> None:
     tensors |= {f"objective.{name}": value for name, value in step.objective.module.state_dict().items()}
     if step.average is not None:
         tensors |= {f"average.{name}": value for name, value in step.average.state_dict().items()}
-    for index, parameter in enumerate(_parameters(step.optimizer)):
+    for index, parameter in enumerate(step.parameters):  # not by the optimiser's groups: decay_all decides those
         for name, value in step.optimizer.state.get(parameter, {}).items():
             if isinstance(value, Tensor):
                 tensors[f"optimizer.{index}.{name}"] = value
@@ -50,7 +50,7 @@ def load_checkpoint(path: Path, step: Step) -> Position:
         if "average.steps" not in tensors:
             raise UserError(f"{path} has no averaged weights: it belongs to a run with average 0")
         step.average.load_state_dict(_under("average.", tensors))
-    for index, parameter in enumerate(_parameters(step.optimizer)):
+    for index, parameter in enumerate(step.parameters):
         values = _under(f"optimizer.{index}.", tensors)
         if values:
             step.optimizer.state[parameter] = {name: _beside(parameter, value) for name, value in values.items()}
@@ -81,10 +81,6 @@ def _beside(parameter: Tensor, value: Tensor) -> Tensor:
     if value.shape != parameter.shape:  # a counter of steps
         return value.to(parameter.device)
     return torch.empty_like(parameter, dtype=value.dtype).copy_(value)
-
-
-def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

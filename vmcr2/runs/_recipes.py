@@ -212,7 +212,7 @@ def find_recipe(name: str, objective: str | None = None) -> Recipe:
             f"there is no recipe {name!r}{did_you_mean(name, [*RECIPES, *FAMILIES])} (`vmcr2 recipes` lists all)"
         )
     found = RECIPES[name]()
-    if objective is not None and objective != found.config.objective.name:
+    if objective not in (None, found.config.objective.name) and not name.endswith(f"-{objective}"):
         raise UserError(
             f"the recipe {name} is for {found.config.objective.name}, but --objective is {objective}: leave one out"
         )

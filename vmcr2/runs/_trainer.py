@@ -33,6 +33,7 @@ from ._run import Listener, Run
 
 _LINES = 100
 _PATIENCE = 0.2  # part of the run after which features must have left a collapsed start
+_ENOUGH_STEPS = 100  # a run of fewer is a trial: nobody expects it to have learned
 ADVICE = "Try the recipe's rule (--objective auto), a network with BatchNorm, or another lr (docs/defaults.md)"
 
 
@@ -62,6 +63,8 @@ class Trainer:
         labels = self.train_split.labels
         self.objective = config.objective.build(self.num_classes, config.model.dim, labels, self.batch_size)
         self.objective.module.to(device)
+        if config.run.readout == "head" and self.objective.head is None:
+            raise UserError(f"readout is head, but {config.objective.name} has no head: leave it out")
         if self.batch_size == 1 and any(isinstance(part, nn.BatchNorm1d) for part in self.network.modules()):
             raise UserError("BatchNorm needs at least two samples: set batch_size to at least 2")
         self.step = Step(
@@ -148,6 +151,8 @@ class Trainer:
 
     def _problem(self, expansion: float, compression: float | None) -> str | None:
         """A sentence about features that collapsed or stalled, with what to do; None if they did not."""
+        if self.config.optim.epochs * (len(self.train_split.labels) // self.batch_size) < _ENOUGH_STEPS:
+            return None
         found = diagnose(
             expansion,
             compression,

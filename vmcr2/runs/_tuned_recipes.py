@@ -25,6 +25,8 @@ def _by_rule(objective: str, dim: int) -> Values:
     where = "by the rule, docs/defaults.md"
     values = objective_rule(objective, 10, dim) | {"schedule": "linear", "epochs": 600}
     own = {"nesterov": True, "average": 0.999, "weight_decay": values.pop("weight_decay")}
+    if objective == "vmcr2":  # with mirrored pictures: 0.820 on held-out images in 200 epochs, 0.804 by the rule
+        own |= {"weight_decay": 5e-4, "decay_all": True}
     if values.get("codes") == "free":  # as in the paper
         del values["codes"]
     return {name: changed(value, where) for name, value in values.items()} | {
