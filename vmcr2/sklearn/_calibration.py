@@ -33,9 +33,9 @@ def fit_calibration(
 ) -> Calibration:
     """The T that minimises the hold-out's negative log-likelihood, and with a ``log_prior`` also β in [0, 1].
 
-    β says how far class sizes enter. Residuals of an exact rate reduction contain them already, those of the
-    variational one do not. The likelihood would often choose a β that predicts large classes alone, so β follows the
-    mistakes on the hold-out. A hold-out is small: β stays 0 unless it avoids more mistakes than one standard error.
+    β says how far class sizes enter: residuals contain them more or less. The likelihood, or always β = 1, would give
+    up rare classes (docs/sklearn.md), so β follows the mistakes on the hold-out. A hold-out is small: β stays 0 unless
+    it avoids more mistakes than one standard error.
 
     Targets are smoothed as in Platt's scaling, by one sample that belongs to all classes equally. Without it, and with
     no mistake on the hold-out, the optimum would be T = 0: more certainty than a finite hold-out can support.
