@@ -41,6 +41,7 @@ def write_run(
     old: bool = False,
     smooth: bool = False,
     every: int | None = None,
+    warning: str | None = None,
     **changes: Any,
 ) -> Path:
     """A finished run, or one that stopped after ``done`` epochs; ``old`` has no angles and no codes yet."""
@@ -62,7 +63,10 @@ def write_run(
         tensors = {name: value for name, value in tensors.items() if name not in OLD}
     metadata = {"class_names": json.dumps(names)} if names else None
     save_file(tensors, path / "evaluation.safetensors", metadata)
-    (path / "summary.json").write_text(json.dumps(summary(config, tensors["confusion"], rng)))
+    figures = summary(config, tensors["confusion"], rng) | ({"warning": warning} if warning else {})
+    if old:
+        del figures["readout"]
+    (path / "summary.json").write_text(json.dumps(figures))
     return path
 
 
@@ -101,7 +105,7 @@ def line(config: Config, epoch: int, rng: np.random.Generator, every: int) -> di
         "compression": most * (0.4 - 0.25 * part),
     }
     record["batch_delta_r"] = record["expansion"] - record["compression"]
-    if config.objective.name == "vmcr2":
+    if "vmcr2" in config.objective.name:
         dip = 0.6 if epoch % config.flat()["latch_every"] == 0 else 1.0
         record["variational_expansion"] = most * (1 + part) * dip
         record["variational_compression"] = most * 0.4 * dip
@@ -147,7 +151,7 @@ def evaluation(
         "worst_labels": np.arange(32) % k,
         "worst_predicted": (np.arange(32) + 1) % k,
     }
-    if config.objective.name == "vmcr2":
+    if "vmcr2" in config.objective.name:
         tensors["codes"] = codes.reshape(k, k * s).T.astype(np.float16)
     return {name: np.ascontiguousarray(value) for name, value in tensors.items()}
 
@@ -195,8 +199,9 @@ def summary(config: Config, table: NDArray[Any], rng: np.random.Generator) -> di
         f"{unseen}_images": int(table.sum()),
         "parameters": 11_700_000,
     }
-    if config.objective.name == "ce":
+    if config.objective.name.startswith("ce"):
         figures["head_accuracy"] = right + 0.015
+    figures["readout"] = "head" if "head_accuracy" in figures else "subspace"
     return figures
 
 

@@ -66,6 +66,8 @@ class Batch:
             nu_dictionary=NU,
             nu_codes=NU,
             batch_expansion=batch_expansion,
+            max_gradient=None,  # as in the trainer
+            self_latch=False,
             scale=1.0,
             debias=False,  # as in the textbook contender
             validate=False,
@@ -104,7 +106,7 @@ def _exact_by(backend: Backend, batch: Batch) -> Ready:
 
 
 def _exact(batch: Batch, *, step: bool) -> Ready:
-    loss = MCR2Loss(batch.size.k, eps_sq=EPS_SQ, validate=False).to(batch.device)
+    loss = MCR2Loss(batch.size.k, eps_sq=EPS_SQ, max_gradient=None, validate=False).to(batch.device)
     call = loss.surrogate if step else loss
     return Ready(lambda z: call(z, batch.labels), loss.fault)
 

@@ -30,7 +30,7 @@ from ._bench import bench_app
 from ._data import data_app
 from ._display import display_for, print_summary
 from ._report import PAGE, report, report_after
-from ._settings import given_changes, names_of, refuse_twice
+from ._settings import OBJECTIVE_HELP, find_config, given_changes, names_of, refuse_twice
 from ._sweep import sweep
 
 app = typer.Typer(
@@ -88,7 +88,7 @@ def train(
         str | None, typer.Argument(help="A recipe's name, or a data set's: see `vmcr2 recipes`. digits by default.")
     ] = None,
     data: Annotated[Path | None, typer.Option(help="Where the data are: a packed file or a folder.")] = None,
-    objective: Annotated[str | None, typer.Option(help="vmcr2, mcr2 or ce; vmcr2 by default, or the recipe's.")] = None,
+    objective: Annotated[str | None, typer.Option(help=OBJECTIVE_HELP)] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; runs/NAME-SEED-TIME by default.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the data; the recipe's by default.")] = None,
     holdout: Annotated[
@@ -107,6 +107,7 @@ def train(
     \b
     vmcr2 train                                   digits (part of scikit-learn), V-MCR²
     vmcr2 train digits --objective ce             the same with cross-entropy
+    vmcr2 train cifar10 --objective auto          by a rule from the data
     vmcr2 train cifar100 --data ~/data --seed 1   from a packed file or the standard files
     vmcr2 train cifar100 --holdout 5000 --set lr=0.1 --set weight=10
     vmcr2 train --resume --out runs/mine          continue where it stopped
@@ -161,7 +162,7 @@ def _configured(
                 f"{resumed} is a run of {config.recipe or config.data.name}, not of {recipe}: leave the recipe out"
             )
         return config
-    return find_recipe(recipe or "digits", objective).config.replace(**changes).with_settings(settings)
+    return find_config(recipe or "digits", objective, changes, settings)
 
 
 @app.command()
@@ -195,6 +196,7 @@ def recipes(
     \b
     vmcr2 recipes
     vmcr2 recipes cifar100-vmcr2
+    vmcr2 recipes cifar10-auto                    the rule's values, and why
     """
     if name is None:
         listed = {key: make().title for key, make in RECIPES.items()}

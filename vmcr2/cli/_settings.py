@@ -7,9 +7,19 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from ..runs import UserError
+from ..runs import Config, UserError, find_recipe, read_settings
 
+OBJECTIVE_HELP = (
+    "vmcr2, mcr2, ce, ce+mcr2 or ce+vmcr2 (cross-entropy and a rate reduction), or auto: the rule chooses. "
+    "By default the recipe's, or vmcr2."
+)
 _SPELT = {"own": "its own option", "grid": "--grid", "set": "--set"}
+
+
+def find_config(recipe: str, objective: str | None, changes: dict[str, Any], settings: list[str]) -> Config:
+    """A recipe with the options and the --set texts that were given; a recipe by the rule follows them."""
+    found = find_recipe(recipe, objective, read_settings(settings) | changes)
+    return found.config.replace(**changes).with_settings(settings)
 
 
 def given_changes(data: Path | None, **options: Any) -> dict[str, Any]:

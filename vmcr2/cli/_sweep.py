@@ -15,9 +15,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from ..runs import Config, UserError, find_recipe
+from ..runs import Config, UserError
 from ..sweep import Point, SweepListener, grid, rank, read_axes, sweep as run_sweep, table
-from ._settings import given_changes, names_of, refuse_twice
+from ._settings import OBJECTIVE_HELP, find_config, given_changes, names_of, refuse_twice
 
 
 def sweep(
@@ -35,7 +35,7 @@ def sweep(
         str | None, typer.Option("--seeds", "--seed", metavar="0,1", help="Seeds; one run for each.")
     ] = None,
     data: Annotated[Path | None, typer.Option(help="Where the data are: a packed file or a folder.")] = None,
-    objective: Annotated[str | None, typer.Option(help="vmcr2, mcr2 or ce; vmcr2 by default, or the recipe's.")] = None,
+    objective: Annotated[str | None, typer.Option(help=OBJECTIVE_HELP)] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the data; the recipe's by default.")] = None,
     holdout: Annotated[
         int | None,
@@ -62,7 +62,7 @@ def sweep(
     changes = given_changes(data, epochs=epochs, holdout=holdout, device=device)
     varied = read_axes(axes or [])
     refuse_twice(own=changes, grid=varied, set=names_of(set_ or []))
-    points = _points(find_recipe(recipe, objective).config.replace(**changes), varied, seeds, holdout, set_ or [])
+    points = _points(find_config(recipe, objective, changes, set_ or []), varied, seeds, holdout, set_ or [])
     with _display(quiet=as_json) as display, _terminated_like_interrupted():
         try:
             done = run_sweep(points, out, parallel=parallel, keep_weights=keep_weights, listener=display)
@@ -92,7 +92,6 @@ def sweep(
 def _points(
     base: Config, axes: dict[str, list[str]], seeds: str | None, holdout: int | None, settings: list[str]
 ) -> list[Point]:
-    base = base.with_settings(settings)
     said = holdout is not None or "holdout" in names_of(settings)
     if said and base.data.holdout == 0:
         raise UserError(

@@ -94,7 +94,11 @@ def _lead(runs: list[RunRecord], groups: int) -> str:
     accuracy, delta = run.figure(f"{run.unseen}_accuracy"), run.figure("train_delta_r")
     if accuracy is not None:
         kind = "test" if run.unseen == "test" else "hold-out"
-        text += f": {kind} accuracy {accuracy:.4f} by nearest subspace"
+        head = run.figure("head_accuracy")
+        if run.readout == "its head" and head is not None:
+            text += f": {kind} accuracy {head:.4f} by its head, {accuracy:.4f} by nearest subspace"
+        else:
+            text += f": {kind} accuracy {accuracy:.4f} by nearest subspace"
     if delta is not None and run.most_delta is not None:
         text += f", ΔR {delta:.1f} of at most {run.most_delta:.1f} over the whole training set"
     if run.summary is None:
@@ -121,13 +125,14 @@ def _run(run: RunRecord, label: str, index: int, payload: dict[str, Any], runs: 
         "index": index,
         "finished": run.summary is not None,
         "problems": run.problems,
+        "warning": run.warning,
         "epochs": (run.epochs_done, run.config.get("epochs")),
         "resume": resume_command(run),
         "command": command(run),
         "departures": departures(run),
         "circumstances": circumstances(run),
         "config": [(name, json.dumps(value, ensure_ascii=False)) for name, value in run.config.items()],
-        "objective": run.objective,
+        "has_dictionary": "atoms_per_class" in run.deciding,
         "unseen": "test" if run.unseen == "test" else "hold-out",
         "num_classes": len(names),
     }

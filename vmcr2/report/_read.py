@@ -46,7 +46,7 @@ class RunRecord:
 
     @property
     def objective(self) -> str:
-        """vmcr2, mcr2 or ce."""
+        """By the name that a configuration gives it."""
         return str(self.config.get("objective", "vmcr2"))
 
     @property
@@ -58,6 +58,18 @@ class RunRecord:
     def unseen(self) -> str:
         """Which images the accuracy was measured on: ``test`` or ``holdout``. The two are never mixed."""
         return "holdout" if self.config.get("holdout") else "test"
+
+    @property
+    def readout(self) -> str | None:
+        """What the run predicts by, in words. None if its folder does not say: earlier versions had no choice."""
+        words = {"head": "its head", "subspace": "nearest subspace"}
+        return words.get(str(self.summary.get("readout"))) if self.summary else None
+
+    @property
+    def warning(self) -> str | None:
+        """What is wrong with the features of a finished run, and what to do; None if nothing is."""
+        found = self.summary.get("warning") if self.summary else None
+        return str(found) if found else None
 
     @property
     def num_classes(self) -> int | None:

@@ -33,10 +33,10 @@ def _accuracy_rows(runs: list[RunRecord], paper: PaperFigures | None) -> list[Ro
     for unseen, kind in (("test", "Test"), ("holdout", "Hold-out")):
         of_kind = [run if run.unseen == unseen else None for run in runs]
         test = paper if unseen == "test" else None
-        ce = any(run is not None and run.objective == "ce" for run in of_kind)
+        heads = any(run is not None and run.figure("head_accuracy") is not None for run in of_kind)
         all_ce = all(run is None or run.objective == "ce" for run in of_kind)
         shown = f"{test.accuracy:.4f}" if test else ""
-        if ce:
+        if heads:
             cells = [_cell(run, "head_accuracy", ".4f") for run in of_kind]
             rows.append(Row(f"{kind} accuracy, its own head", cells, shown if all_ce else ""))
         cells = [_cell(run, f"{unseen}_accuracy", ".4f") for run in of_kind]
@@ -45,6 +45,7 @@ def _accuracy_rows(runs: list[RunRecord], paper: PaperFigures | None) -> list[Ro
         rows.append(Row(f"{kind} accuracy, nearest class mean", cells))
         cells = [_cell(run, f"{unseen}_neighbours_accuracy", ".4f") for run in of_kind]
         rows.append(Row(f"{kind} accuracy, 5 nearest neighbours", cells))
+    rows.append(Row("It predicts by", [run.readout or "–" for run in runs]))
     rows.append(Row("Training accuracy, nearest subspace", [_cell(run, "train_accuracy", ".4f") for run in runs]))
     return rows
 

@@ -6,7 +6,7 @@ import html
 import statistics
 from typing import Literal, NamedTuple
 
-from ._groups import Group
+from ._groups import Group, run_labels
 from ._paper import paper_figures
 from ._read import RunRecord
 from ._summary import hardware
@@ -15,11 +15,17 @@ Form = Literal["md", "latex", "html"]
 
 
 class Table(NamedTuple):
-    """Column heads, rows of cells, and notes under the table."""
+    """Column heads, rows of cells, notes under the table, and a sentence for each run whose features are not well."""
 
     heads: list[str]
     rows: list[list[str]]
     notes: list[str]
+    warnings: list[str] = []  # noqa: RUF012 -- nobody writes to it
+
+    @property
+    def below(self) -> list[str]:
+        """All that stands under it, warnings first."""
+        return self.warnings + self.notes
 
 
 def results_table(runs: list[RunRecord], groups: list[Group]) -> Table:
@@ -31,6 +37,7 @@ def results_table(runs: list[RunRecord], groups: list[Group]) -> Table:
         "Accuracy, paper",
         "Nearest subspace",
         "Its head",
+        "Predicts by",
         "Batch ΔR, paper",
         "Batch ΔR",
         "Full-train ΔR",
@@ -43,7 +50,9 @@ def results_table(runs: list[RunRecord], groups: list[Group]) -> Table:
     ]
     rows = [_row(group, [runs[i] for i in group.runs]) for group in groups]
     kept = [i for i in range(len(heads)) if i < 3 or any(row[i] not in ("–", "") for row in rows)]
-    return Table([heads[i] for i in kept], [[row[i] for i in kept] for row in rows], _notes(runs))
+    labels = run_labels(runs, groups)
+    warnings = [f"Warning, {label}: {run.warning}" for label, run in zip(labels, runs, strict=True) if run.warning]
+    return Table([heads[i] for i in kept], [[row[i] for i in kept] for row in rows], _notes(runs), warnings)
 
 
 def _row(group: Group, runs: list[RunRecord]) -> list[str]:
@@ -59,6 +68,7 @@ def _row(group: Group, runs: list[RunRecord]) -> list[str]:
         accuracy,
         spread([run.figure(f"{first.unseen}_accuracy") for run in done], 4),
         spread([run.figure("head_accuracy") for run in done], 4),
+        " or ".join(sorted({run.readout for run in done if run.readout})) or "–",
         f"{paper.delta_r:.2f}" if paper and paper.delta_r is not None else "–",
         spread([run.figure("batch_delta_r") for run in done], 2),
         spread([run.figure("train_delta_r") for run in done], 2),
@@ -121,7 +131,7 @@ def _markdown(table: Table) -> str:
     def line(cells: list[str]) -> str:
         return "| " + " | ".join(cell.replace("\\", "\\\\").replace("|", "\\|") for cell in cells) + " |"
 
-    lines = [line(table.heads), "|" + "---|" * len(table.heads), *map(line, table.rows), "", *table.notes]
+    lines = [line(table.heads), "|" + "---|" * len(table.heads), *map(line, table.rows), "", *table.below]
     return "\n".join(lines) + "\n"
 
 
@@ -153,7 +163,7 @@ def _latex(table: Table) -> str:
         return " & ".join(_tex(cell) for cell in cells) + r" \\"
 
     body = [rf"\begin{{tabular}}{{l{'r' * (len(table.heads) - 1)}}}", r"\hline", line(table.heads), r"\hline"]
-    body += [*map(line, table.rows), r"\hline", r"\end{tabular}", *(f"% {_tex(note)}" for note in table.notes)]
+    body += [*map(line, table.rows), r"\hline", r"\end{tabular}", *(f"% {_tex(note)}" for note in table.below)]
     return "\n".join(body) + "\n"
 
 
@@ -168,5 +178,5 @@ def _html(table: Table) -> str:
 
     lines = ["<table>", f"<thead>{line(table.heads, 'th')}</thead>", "<tbody>"]
     lines += [*(line(row, "td") for row in table.rows), "</tbody>", "</table>"]
-    lines += [f"<p>{html.escape(note)}</p>" for note in table.notes]
+    lines += [f"<p>{html.escape(note)}</p>" for note in table.below]
     return "\n".join(lines) + "\n"

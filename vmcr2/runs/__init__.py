@@ -8,6 +8,7 @@ from ._config import (
     Config as Config,
     check_setting as check_setting,
     deciding_settings as deciding_settings,
+    read_settings as read_settings,
 )
 from ._fit import evaluate_run as evaluate_run, fit as fit
 from ._folder import FORMAT as FORMAT, RunFolder as RunFolder, read_tensors as read_tensors, write_text as write_text

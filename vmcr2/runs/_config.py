@@ -99,12 +99,7 @@ class Config:
 
     def with_settings(self, settings: list[str], **values: Any) -> Config:
         """The same with the settings of ``key=value`` texts, which must act in this run."""
-        changes: dict[str, Any] = values
-        for text in settings:
-            name, equals, value = text.partition("=")
-            if not equals:
-                raise UserError(f"--set takes key=value, got {text!r}")
-            changes[name] = _read(name, value)
+        changes = values | read_settings(settings)
         if self.recipe and changes.get("objective", self.objective.name) != self.objective.name:
             raise UserError(
                 f"the recipe {self.recipe} is for {self.objective.name}: choose another objective with --objective"
@@ -162,6 +157,17 @@ class Config:
             return cls.from_flat(json.loads(text))
         except (TypeError, AttributeError, UserError, json.JSONDecodeError) as error:
             raise UserError(f"config.json cannot be used: {error}") from error
+
+
+def read_settings(settings: list[str]) -> dict[str, Any]:
+    """The values of ``key=value`` texts, by flat name."""
+    found = {}
+    for text in settings:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UserError(f"--set takes key=value, got {text!r}")
+        found[name] = _read(name, value)
+    return found
 
 
 def deciding_settings(flat: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from .._version import __version__
 from ..data import Source
 from ._config import Config
 from ._folder import FORMAT
-from ._recipes import RECIPES
+from ._recipes import recipe_values
 
 
 def manifest(config: Config, device: torch.device, source: Source) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def manifest(config: Config, device: torch.device, source: Source) -> dict[str, 
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "seed": config.run.seed,
         # its values now: a later version may change them, and this run is compared with these
-        "recipe": RECIPES[config.recipe]().config.acting() if config.recipe in RECIPES else None,
+        "recipe": recipe_values(config, source),
         "data": {
             "name": source.name,
             "train_checksum": source.train_checksum,  # of what is trained on: the test images are not read for it

@@ -7,7 +7,7 @@ recipe to use is the rule (:mod:`._rule`) plus what a search has added. DATA-aut
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -158,16 +158,20 @@ def _paper_row(row: _Row, objective: str, literal: bool) -> Recipe:
     return _build(name, objective, values, row.title + (", as the paper says" if literal else ", to use"))
 
 
-def _rule_row(data: str, objective: str) -> Recipe:
-    return _ruled(f"{data}-{objective}", describe(data).title, data, objective, {})
+def _rule_row(data: str, objective: str, given: Mapping[str, Any] | None = None) -> Recipe:
+    return _ruled(f"{data}-{objective}", describe(data).title, data, objective, given or {})
 
 
-def _ruled(name: str, title: str, data: str | Source, objective: str, given: dict[str, Any]) -> Recipe:
+def _ruled(name: str, title: str, data: str | Source, objective: str, given: Mapping[str, Any]) -> Recipe:
     """The rule for a data set. Settings that a person gives come first, and the others follow from them."""
+    Config()._with({key: given[key] for key in _DERIVED_FROM if key in given})  # a bad value is said before it is used
     on_gpu = choose_device(given.get("device", "auto")).type == "cuda"
-    values = rule(facts_of(data, given.get("holdout", 0)), objective, on_gpu=on_gpu, **given)
+    fixed = {key: value for key, value in given.items() if key in ALL_SETTINGS}
+    values = rule(facts_of(data, given.get("holdout", 0)), objective, on_gpu=on_gpu, **fixed)
     named = data if isinstance(data, str) else data.name
     values |= {"data": Given(named, "given"), "eps_sq": paper(0.5, "§4.1")}
+    if isinstance(data, Source) and data.path is not None:
+        values["data_path"] = Given(str(data.path), "given")
     return _build(name, values["objective"].value, values, f"{title}, by the rule alone")
 
 
@@ -176,19 +180,27 @@ def _digits_row(objective: str) -> Recipe:
     return _build(f"digits-{objective}", objective, values, "scikit-learn's digits: the default of `make train`")
 
 
+_DERIVED_FROM = ("holdout", "device", "model", "image_size", "dim", "batch_size", "epochs")
+"""Settings from which the rule derives others."""
+
+
+_RULE_ROWS = {f"{data}-{objective}": partial(_rule_row, data, objective) for data in _RULED for objective in _BY_RULE}
+
+
 def _table() -> dict[str, Callable[[], Recipe]]:
     table = {f"digits-{objective}": partial(_digits_row, objective) for objective in _ALL}
     for row in _ROWS:
         for objective, literal in itertools.product(row.objectives, (False, True)):
             name = f"{row.name}-{objective}" + ("-paper" if literal else "")
             table[name] = partial(_paper_row, row, objective, literal)
-    table |= {f"{data}-{objective}": partial(_rule_row, data, objective) for data in _RULED for objective in _BY_RULE}
-    return dict(table)
+    return {**table, **_RULE_ROWS}
 
 
 def default_origin(name: str) -> str:
     """The origin of a value that no recipe sets."""
-    plain = name in ("holdout", "seed", "precision") or (name in ALL_SETTINGS and not ALL_SETTINGS[name].rule.decides)
+    plain = name in ("holdout", "label_noise", "readout", "seed", "precision") or (
+        name in ALL_SETTINGS and not ALL_SETTINGS[name].rule.decides
+    )
     return "the trainer's default" if plain else "not given in the paper, ours: the default"
 
 
@@ -198,25 +210,42 @@ FAMILIES = tuple(dict.fromkeys((*_RULED, *(row.name for row in _ROWS))))
 """Names without an objective: they take one. By default it is V-MCR² where there is such a recipe, else the rule's."""
 
 
-def find_recipe(name: str, objective: str | None = None) -> Recipe:
-    """The recipe of a full name, or of DATA alone with an objective. A contradiction is a :class:`UserError`."""
+def find_recipe(name: str, objective: str | None = None, given: Mapping[str, Any] | None = None) -> Recipe:
+    """The recipe of a full name, or of DATA alone with an objective. A contradiction is a :class:`UserError`.
+
+    ``given`` are settings that a person has fixed: a recipe by the rule derives its other values from them.
+    """
     if name in FAMILIES:
         usual = "vmcr2" if f"{name}-vmcr2" in RECIPES else AUTO
         full = f"{name}-{objective or usual}"
         if full not in RECIPES:
             offered = [o for o in (*OBJECTIVES, AUTO) if f"{name}-{o}" in RECIPES]
             raise UserError(f"there is no recipe of {name} for {objective}: choose {' or '.join(offered)}")
-        return RECIPES[full]()
+        return _made(full, given)
     if name not in RECIPES:
         raise UserError(
             f"there is no recipe {name!r}{did_you_mean(name, [*RECIPES, *FAMILIES])} (`vmcr2 recipes` lists all)"
         )
-    found = RECIPES[name]()
+    found = _made(name, given)
     if objective not in (None, found.config.objective.name) and not name.endswith(f"-{objective}"):
         raise UserError(
             f"the recipe {name} is for {found.config.objective.name}, but --objective is {objective}: leave one out"
         )
     return found
+
+
+def _made(name: str, given: Mapping[str, Any] | None) -> Recipe:
+    return _RULE_ROWS[name](given) if name in _RULE_ROWS else RECIPES[name]()
+
+
+def recipe_values(config: Config, source: Source) -> dict[str, Any] | None:
+    """The acting settings of a configuration's recipe, without what a person has changed; None if it has none."""
+    if config.recipe in RECIPES:
+        return find_recipe(config.recipe, given={"device": config.run.device}).config.acting()
+    if config.recipe == AUTO:
+        own = {"objective": config.objective.name, "holdout": config.data.holdout, "device": config.run.device}
+        return recipe(AUTO, data=source, **own).acting()
+    return None
 
 
 def recipe(name: str, *, data: str | Source | None = None, **overrides: Any) -> Config:
@@ -236,8 +265,11 @@ def recipe(name: str, *, data: str | Source | None = None, **overrides: Any) -> 
             raise UserError('the recipe auto needs data: recipe("auto", data=…), a name or an opened data set')
         if objective not in (None, AUTO, *OBJECTIVES):
             raise UserError(f"objective takes {AUTO}, {', '.join(OBJECTIVES)}, got {objective!r}")
-        made = _ruled(AUTO, AUTO, data, objective or AUTO, overrides).config
-        return made.replace(**{key: value for key, value in overrides.items() if value != made.flat().get(key)})
+        return _ruled(AUTO, AUTO, data, objective or AUTO, overrides).config.replace(**overrides)
+    if isinstance(data, Source):
+        raise UserError(
+            f'only the recipe auto takes opened data: recipe("auto", data=…), or fit(recipe({name!r}), source=…)'
+        )
     if data is not None:
-        raise UserError(f'only the recipe auto takes data: recipe("auto", data=…), or the recipe {name!r} without')
-    return find_recipe(name, objective).config.replace(**overrides)
+        overrides["data"] = data
+    return find_recipe(name, objective, overrides).config.replace(**overrides)

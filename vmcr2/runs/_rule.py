@@ -62,7 +62,7 @@ def rule(facts: Facts, objective: str = "auto", *, on_gpu: bool, **given: Any) -
     k = facts.num_classes
     model, size = _network(facts.image_shape)
     model = decide("model", model, "a ResNet-18 from 16 pixels on, an MLP below")
-    decide("image_size", size, "32, or 64 for pictures above 64 pixels: a step costs its square")
+    size = decide("image_size", size, "32, or 64 for pictures above 64 pixels: a step costs its square")
     if model == "mlp":
         decide("augmentation", "none", "too few pixels to move")
     else:
@@ -109,4 +109,6 @@ def _network(shape: tuple[int, int, int]) -> tuple[str, int]:
 def _epochs(samples: int, model: str, on_gpu: bool) -> int:
     if on_gpu:
         return _EPOCHS
-    return max(_FEWEST_EPOCHS, min(_EPOCHS, _CPU_IMAGES[model if model in _CPU_IMAGES else "resnet18"] // samples))
+    return max(
+        _FEWEST_EPOCHS, min(_EPOCHS, _CPU_IMAGES[model if model in _CPU_IMAGES else "resnet18"] // max(1, samples))
+    )
