@@ -5,14 +5,16 @@ python -m experiments.defaults.table
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from vmcr2.functional import maximal_rate_reduction
 from vmcr2.objectives import choose_objective
 
+from .. import loops, tables
 from .._study import table
-from .studies import LEVELS, OBJECTIVES, PICTURES, decided, lines_of, studies
+from .studies import LEVELS, OBJECTIVES, PICTURES, RESULTS, decided, lines_of, studies
 
 Line = dict[str, Any]
 README = Path(__file__).parents[2] / "README.md"
@@ -118,19 +120,55 @@ def line_of_choice() -> str:
     return table(["samples per class in a batch", "for each dimension", *(NAMES[kind] for kind in kinds)], rows)
 
 
+def own_loops() -> str:
+    """Networks × optimisers in somebody's own loop, by the losses' defaults."""
+    found = _saved("loops.json")["battery"]
+    parts = []
+    for loss, title in loops.LOSSES.items():
+        rows = []
+        for network, called in loops.NETWORKS.items():
+            own = [r for r in found if (r["loss"], r["network"], r["before"]) == (loss, network, False)]
+            by_optimiser = [[r for r in own if r["optimiser"] == name] for name in loops.OPTIMISERS]
+            rows.append([called, *map(loops.cell, by_optimiser)])
+        parts.append(table([title, *loops.OPTIMISERS.values()], rows))
+    return "\n\n".join(parts)
+
+
+def arrays() -> str:
+    """The means over all tables, and the unbalanced ones."""
+    found = _saved("tables.json")["results"]
+    methods = [name for name in tables.METHODS if name not in tables.LEFT_OUT]
+    rows = [
+        [title, *(f"{tables.mean(found, figure, method=method):.3f}" for method in methods)]
+        for title, figure in (("mean accuracy of all tables", "accuracy"), ("mean balanced accuracy", "balanced"))
+    ]
+    for name in tables.UNBALANCED:
+        for title, figure in (("accuracy", "accuracy"), ("balanced", "balanced")):
+            cells = [f"{tables.mean(found, figure, method=method, table=name):.3f}" for method in methods]
+            rows.append([f"{name}: {title}", *cells])
+    return table(["", *(tables.METHODS[method] for method in methods)], rows)
+
+
+def _saved(name: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((RESULTS.parent / name).read_text())
+    return content
+
+
 def sections() -> dict[str, str]:
     """The tables by the name of their place in the page."""
     return {
         "battery": battery(),
         "corner": "\n\n".join(f"{TITLES[data]}:\n\n{corner(data)}" for data in ("cifar10", "cifar100")),
         "line": line_of_choice(),
+        "loops": own_loops(),
+        "tables": arrays(),
         "noise": noise(),
     }
 
 
-def written(page: str, tables: dict[str, str]) -> str:
+def written(page: str, contents: dict[str, str]) -> str:
     """The page with these tables between their comments."""
-    for name, text in tables.items():
+    for name, text in contents.items():
         begin, end = f"<!-- {name} -->\n", f"<!-- end of {name.partition(':')[0]} -->"
         before, found, rest = page.partition(begin)
         if not found or end not in rest:
@@ -145,6 +183,6 @@ def pages() -> dict[Path, dict[str, str]]:
 
 
 if __name__ == "__main__":
-    for path, tables in pages().items():
-        path.write_text(written(path.read_text(), tables))
-        print(f"wrote {', '.join(tables)} into {path}")
+    for path, contents in pages().items():
+        path.write_text(written(path.read_text(), contents))
+        print(f"wrote {', '.join(contents)} into {path}")
