@@ -64,7 +64,7 @@ def objective_rule(objective: str, num_classes: int, dim: int, batch_size: int =
 
 def _variational(dimensions: int) -> dict[str, Any]:
     """V-MCR² where a class has room for so many dimensions."""
-    values: dict[str, Any] = {"weight": 20.0, "batch_expansion": 0.1, "debias": True, "cap_codes_step": True}
+    values: dict[str, Any] = {"weight": 20.0, "batch_expansion": 0.1, "debias": True}
     if dimensions == 1:  # one direction for a class: a dictionary of several would spread it
         return values | {"codes": "flat", "codes_trace": 4.0, "atoms_per_class": 1, "batch_expansion": 0.5}
-    return values | {"codes": "free", "atoms_per_class": 2 * dimensions}
+    return values | {"codes": "free", "cap_codes_step": True, "atoms_per_class": 2 * dimensions}
