@@ -21,7 +21,7 @@ from ..functional import (
     read_classes,
     unit_features,
 )
-from ._bounded import MAX_GRADIENT, bounded, check_max_gradient
+from ._bounded import EXACT, bounded, check_max_gradient
 from ._exact_gradient import exact_gradient
 from ._memory import RememberedFeatures
 from ._watch import CollapseWatch
@@ -75,7 +75,7 @@ class MCR2Loss(RememberedFeatures):
         eps_sq: float = 0.5,
         memory: int = 0,
         dim: int | None = None,
-        max_gradient: float | None = MAX_GRADIENT,
+        max_gradient: float | None = EXACT,
         normalize: bool = True,
         max_class_size: int | None = None,
         validate: bool = True,

@@ -26,7 +26,7 @@ from ..functional import (
     unit_features,
     weight_from,
 )
-from ._bounded import MAX_GRADIENT, bounded, check_max_gradient
+from ._bounded import VARIATIONAL, bounded, check_max_gradient
 from ._scalars import DeviceScalars, Scheduled
 from ._self_latching import SelfLatchingAtoms
 from ._variational_step import Ahead, prepare, step_and_gradient, take_step
@@ -114,7 +114,7 @@ class VMCR2Loss(SelfLatchingAtoms):
         codes_trace: float = 1.0,
         cap_codes_step: bool = True,
         self_latch: bool = True,
-        max_gradient: float | None = MAX_GRADIENT,
+        max_gradient: float | None = VARIATIONAL,
         normalize: bool = True,
         max_class_size: int | None = None,
         validate: bool = True,
