@@ -121,15 +121,23 @@ def line_of_choice() -> str:
 
 
 def own_loops() -> str:
-    """Networks × optimisers in somebody's own loop, by the losses' defaults."""
+    """Networks × optimisers in somebody's own loop, now and before."""
     found = _saved("loops.json")["battery"]
+
+    def mean(figure: str, **where: Any) -> float:
+        values = [row[figure] for row in found if all(row[name] == value for name, value in where.items())]
+        return float(sum(values) / len(values))
+
     parts = []
     for loss, title in loops.LOSSES.items():
         rows = []
         for network, called in loops.NETWORKS.items():
-            own = [r for r in found if (r["loss"], r["network"], r["before"]) == (loss, network, False)]
-            by_optimiser = [[r for r in own if r["optimiser"] == name] for name in loops.OPTIMISERS]
-            rows.append([called, *map(loops.cell, by_optimiser)])
+            row = [called]
+            for optimiser in loops.OPTIMISERS:
+                own = {"loss": loss, "network": network, "optimiser": optimiser}
+                now, before = (mean("delta", **own, before=earlier) for earlier in (False, True))
+                row.append(f"{now:.2f} ← {before:.2f}, {mean('accuracy', **own, before=False):.2f}")
+            rows.append(row)
         parts.append(table([title, *loops.OPTIMISERS.values()], rows))
     return "\n\n".join(parts)
 
