@@ -14,7 +14,7 @@ from typing import Any
 
 from ._study import run_all, save, table
 
-OBJECTIVES = {"vmcr2": "V-MCR²", "mcr2": "exact MCR²", "ce": "cross-entropy, same network"}
+OBJECTIVES = {"auto": "auto, the default", "vmcr2": "V-MCR²", "mcr2": "exact MCR²", "ce": "cross-entropy, same network"}
 METHODS = OBJECTIVES | {
     "svm": "RBF SVM",
     "subspace": "`NearestSubspaceClassifier`",

@@ -22,6 +22,7 @@ from ._study import run_all, save, spread, table
 
 LEVELS = (0.0, 0.2, 0.4, 0.6)
 NAMES = {
+    "auto": "auto: cross-entropy + exact MCR²",
     "vmcr2": "V-MCR²",
     "mcr2": "exact MCR²",
     "ce": "cross-entropy, its head",
@@ -64,7 +65,7 @@ def one(job: tuple[float, int, str | None]) -> list[dict[str, Any]]:
     replaced = rng.permutation(len(y))[: round(level * len(y))]
     noisy[replaced] = rng.randint(10, size=len(replaced))
     found = []
-    for objective in ("vmcr2", "mcr2", "ce"):
+    for objective in ("auto", "vmcr2", "mcr2", "ce"):
         model = RateReductionClassifier(objective, standardize=False, random_state=seed).fit(X, noisy)
         scores = {objective: model.score(test, truth)}
         if objective == "ce":

@@ -16,12 +16,11 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from vmcr2.runs import Config
 from vmcr2.sweep import Outcome
 
 from ..ledger._pool import make_all
 from ._maker import NewMaker
-from .studies import RESULTS, Trial, lines_of, studies
+from .studies import RESULTS, Trial, decided, lines_of, studies
 
 _KEPT = (
     *("test_", "holdout_", "train_", "head_", "readout", "seconds", "wall_", "device", "torch", "vmcr2", "git_"),
@@ -33,12 +32,6 @@ def line_of(trial: Trial, outcome: Outcome) -> dict[str, Any]:
     """What is kept of a run."""
     figures = {name: value for name, value in outcome.figures.items() if name.startswith(_KEPT)}
     return {"name": trial.name, "settings": decided(trial.config), **figures}
-
-
-def decided(config: Config) -> dict[str, Any]:
-    """The settings that decide a result, as JSON has them."""
-    settings: dict[str, Any] = json.loads(json.dumps(config.deciding()))
-    return settings
 
 
 def missing(trials: Sequence[Trial]) -> list[Trial]:

@@ -97,3 +97,9 @@ def lines_of(study: str) -> list[dict[str, Any]]:
     """The results so far, in the order in which the runs ended."""
     path = RESULTS / f"{study}.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def decided(config: Config) -> dict[str, Any]:
+    """The settings that decide a result, as JSON has them."""
+    settings: dict[str, Any] = json.loads(json.dumps(config.deciding()))
+    return settings

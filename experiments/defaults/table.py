@@ -1,19 +1,24 @@
-"""Print the tables of docs/defaults.md from the committed results.
+"""Write the tables of docs/defaults.md from the committed results.
 
 python -m experiments.defaults.table
 """
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 from vmcr2.functional import maximal_rate_reduction
 from vmcr2.objectives import choose_objective
 
+from .. import loops, tables
 from .._study import table
-from .studies import LEVELS, OBJECTIVES, PICTURES, lines_of, studies
+from .studies import LEVELS, OBJECTIVES, PICTURES, RESULTS, decided, lines_of, studies
 
 Line = dict[str, Any]
+README = Path(__file__).parents[2] / "README.md"
+PAGE = README.parent / "docs" / "defaults.md"
 TITLES = {"digits": "digits", "mnist": "MNIST", "cifar10": "CIFAR-10 (JPEG copy)", "cifar100": "CIFAR-100"}
 TITLES["tiny-imagenet"] = "Tiny ImageNet"
 NAMES = {"ce": "cross-entropy", "mcr2": "exact MCR²", "vmcr2": "V-MCR²"}
@@ -22,8 +27,6 @@ NAMES |= {"ce+mcr2": "cross-entropy + exact", "ce+vmcr2": "cross-entropy + V-MCR
 
 def current(study: str) -> dict[str, Line]:
     """Results by the name of their run, of the settings that the study has now."""
-    from .__main__ import decided
-
     lines = lines_of(study)
     found = {}
     for trial in studies()[study]:
@@ -71,6 +74,17 @@ def battery() -> str:
     return table(["test accuracy, ΔR / max", "auto is", *(NAMES[name] for name in OBJECTIVES)], rows)
 
 
+def auto() -> str:
+    """The README's: what the rule chooses, beside cross-entropy."""
+    lines = current("battery")
+    rows = []
+    for data in PICTURES:
+        known = [lines.get(f"{data} {name}") for name in ("ce", "ce+mcr2")]
+        if all(known):
+            rows.append([TITLES[data], *(cell(line).replace(" (head)", "") for line in known)])
+    return table(["by the rule", "cross-entropy", "`auto`: cross-entropy + exact MCR²"], rows)
+
+
 def corner(data: str) -> str:
     """Every run on held-out images, best first."""
     lines = sorted(current(f"corner-{data}").items(), key=lambda item: -readout(item[1])[1])
@@ -106,21 +120,69 @@ def line_of_choice() -> str:
     return table(["samples per class in a batch", "for each dimension", *(NAMES[kind] for kind in kinds)], rows)
 
 
-def main() -> None:
-    """All of them."""
-    for title, text in (
-        ("battery", battery()),
-        ("corner, CIFAR-10", corner("cifar10")),
-        ("corner, CIFAR-100", corner("cifar100")),
-        ("line", line_of_choice()),
-        (
-            "recipe",
-            table(["run", "held out"], [[name, cell(line)] for name, line in current("recipe-cifar10").items()]),
-        ),
-        ("noise", noise()),
-    ):
-        print(f"\n{title}\n\n{text}")
+def own_loops() -> str:
+    """Networks × optimisers in somebody's own loop, by the losses' defaults."""
+    found = _saved("loops.json")["battery"]
+    parts = []
+    for loss, title in loops.LOSSES.items():
+        rows = []
+        for network, called in loops.NETWORKS.items():
+            own = [r for r in found if (r["loss"], r["network"], r["before"]) == (loss, network, False)]
+            by_optimiser = [[r for r in own if r["optimiser"] == name] for name in loops.OPTIMISERS]
+            rows.append([called, *map(loops.cell, by_optimiser)])
+        parts.append(table([title, *loops.OPTIMISERS.values()], rows))
+    return "\n\n".join(parts)
+
+
+def arrays() -> str:
+    """The means over all tables, and the unbalanced ones."""
+    found = _saved("tables.json")["results"]
+    methods = [name for name in tables.METHODS if name not in tables.LEFT_OUT]
+    rows = [
+        [title, *(f"{tables.mean(found, figure, method=method):.3f}" for method in methods)]
+        for title, figure in (("mean accuracy of all tables", "accuracy"), ("mean balanced accuracy", "balanced"))
+    ]
+    for name in tables.UNBALANCED:
+        for title, figure in (("accuracy", "accuracy"), ("balanced", "balanced")):
+            cells = [f"{tables.mean(found, figure, method=method, table=name):.3f}" for method in methods]
+            rows.append([f"{name}: {title}", *cells])
+    return table(["", *(tables.METHODS[method] for method in methods)], rows)
+
+
+def _saved(name: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((RESULTS.parent / name).read_text())
+    return content
+
+
+def sections() -> dict[str, str]:
+    """The tables by the name of their place in the page."""
+    return {
+        "battery": battery(),
+        "corner": "\n\n".join(f"{TITLES[data]}:\n\n{corner(data)}" for data in ("cifar10", "cifar100")),
+        "line": line_of_choice(),
+        "loops": own_loops(),
+        "tables": arrays(),
+        "noise": noise(),
+    }
+
+
+def written(page: str, contents: dict[str, str]) -> str:
+    """The page with these tables between their comments."""
+    for name, text in contents.items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name.partition(':')[0]} -->"
+        before, found, rest = page.partition(begin)
+        if not found or end not in rest:
+            raise SystemExit(f"the page must have the marks {begin!r} and {end!r} around its table")
+        page = f"{before}{begin}{text}\n{end}{rest.partition(end)[2]}"
+    return page
+
+
+def pages() -> dict[Path, dict[str, str]]:
+    """What is written where."""
+    return {PAGE: sections(), README: {"auto: written by experiments/defaults/table.py": auto()}}
 
 
 if __name__ == "__main__":
-    main()
+    for path, contents in pages().items():
+        path.write_text(written(path.read_text(), contents))
+        print(f"wrote {', '.join(contents)} into {path}")

@@ -128,7 +128,7 @@ def test_numpy_s_numbers_are_numbers(wine: Any) -> None:
     assert NearestSubspaceClassifier(np.int64(2)).fit(X, y).subspaces_.bases.shape[2] == 2
 
 
-@pytest.mark.parametrize("objective", ["vmcr2", "mcr2", "ce"])
+@pytest.mark.parametrize("objective", ["vmcr2", "mcr2", "ce", "ce+mcr2", "ce+vmcr2"])
 def test_the_seed_decides_and_torch_s_is_left_alone(objective: str, wine: Any) -> None:
     X, y = wine
     torch.manual_seed(5)

@@ -20,10 +20,9 @@ from sklearn.svm import SVC
 from experiments.estimators import calibration_error
 from vmcr2 import fit, recipe
 from vmcr2.data import open_data
-from vmcr2.objectives import VMCR2Settings
+from vmcr2.objectives import VMCR2Settings, default_dim
 from vmcr2.sklearn import NearestSubspaceClassifier, RateReductionClassifier, RateReductionEmbedding
-from vmcr2.sklearn._base import default_dim
-from vmcr2.sklearn._calibration import fit_temperature
+from vmcr2.sklearn._calibration import fit_calibration
 from vmcr2.sklearn._training import even_batch
 
 PIXELS = {"standardize": False, "random_state": 0}
@@ -101,7 +100,8 @@ def test_the_smallest_batches(batch_size: int) -> None:
     settings = {"batch_size": batch_size, "validation_fraction": 0, "random_state": 0}
     model = RateReductionClassifier("ce", epochs=5, lr=0.03, **settings).fit(X[:149], y[:149])
     assert model.score(X, y) > 0.8
-    three = RateReductionClassifier(**settings).partial_fit(X[[0, 50, 100]], y[[0, 50, 100]], classes=[0, 1, 2])
+    three = RateReductionClassifier(readout="subspace", **settings)  # a head needs more than one step
+    three.partial_fit(X[[0, 50, 100]], y[[0, 50, 100]], classes=[0, 1, 2])
     assert three.predict(X[[0, 50, 100]]).tolist() == [0, 1, 2]
 
 
@@ -136,9 +136,9 @@ def test_the_temperature_is_the_one_that_made_the_labels() -> None:
     scores = rng.randn(20000, 3)
     p = np.exp(scores / 0.5)
     labels = np.array([rng.choice(3, p=row / row.sum()) for row in p])
-    assert abs(fit_temperature(scores, labels) - 0.5) < 0.02
+    assert abs(fit_calibration(scores, labels).temperature - 0.5) < 0.02
     sure = np.eye(3)[np.arange(30) % 3]
-    assert fit_temperature(sure, np.arange(30) % 3) > 0.05  # no mistakes in 30 is not certainty
+    assert fit_calibration(sure, np.arange(30) % 3).temperature > 0.05  # no mistakes in 30 is not certainty
 
 
 def test_refusal(fitted: RateReductionClassifier, split: Any) -> None:
@@ -214,9 +214,9 @@ def test_training_goes_on_after_fit(split: Any) -> None:
     assert model.n_iter_ == 23
 
 
-@pytest.mark.parametrize("objective", ["vmcr2", "mcr2", "ce"])
+@pytest.mark.parametrize("objective", ["vmcr2", "mcr2", "ce", "ce+mcr2", "ce+vmcr2"])
 def test_class_weights_favour_a_class(objective: str) -> None:
-    """Over seeds 0 to 5 the answer is the rare class more often by 0.17 (V-MCR²), 0.19 and 0.20 (cross-entropy)."""
+    """Over seeds 0 to 5 the answer is the rare class more often by 0.33 (V-MCR²), 0.43, 0.39, 0.54 and 0.71."""
     gains = []
     for seed in range(SEED, SEED + 4):
         rng = np.random.RandomState(seed)
@@ -229,13 +229,15 @@ def test_class_weights_favour_a_class(objective: str) -> None:
     assert np.mean(gains) > 0.05
 
 
-@pytest.mark.parametrize("objective", ["vmcr2", "mcr2", "ce"])
+@pytest.mark.parametrize("objective", ["vmcr2", "mcr2", "ce", "ce+mcr2", "ce+vmcr2"])
 def test_a_run_of_the_trainer_has_the_same_weights(objective: str, tmp_path: Path) -> None:
     """One loop serves both: the same data, settings and seed give the same weights, bit for bit."""
-    config = recipe("digits", objective=objective, epochs=4, hidden=(32,), dim=20, seed=SEED, device="cpu")
+    composed = {"rate_weight": 0.1} if "+" in objective else {}
+    same: dict[str, Any] = {"schedule": "cosine", "average": 0.0, "decay_all": False, "batch_size": 479} | composed
+    config = recipe("digits", objective=objective, epochs=4, hidden=(32,), dim=20, seed=SEED, device="cpu", **same)
     run = fit(config, out=tmp_path / "run", for_report=False)
     own, optim = config.objective, config.optim
-    settings: dict[str, Any] = {"lr": optim.lr, "weight_decay": optim.weight_decay, "batch_size": optim.batch_size}
+    settings: dict[str, Any] = {"lr": optim.lr, "weight_decay": optim.weight_decay, "batch_size": 479} | composed
     if isinstance(own, VMCR2Settings):
         settings |= {"batch_expansion": own.batch_expansion, "atoms_per_class": own.atoms_per_class}
     train = open_data("digits").train()
@@ -246,6 +248,7 @@ def test_a_run_of_the_trainer_has_the_same_weights(objective: str, tmp_path: Pat
         dim=20,
         random_state=SEED,
         standardize=False,
+        input_noise=0,
         validation_fraction=0,
         **settings,
     ).fit(train.images.flatten(1).double().numpy() / 255, train.labels.numpy())
@@ -277,6 +280,7 @@ def test_arguments_that_changed_after_fit_act_in_partial_fit() -> None:
     X, y = np.random.RandomState(SEED).randn(40, 3), np.arange(40) % 2
     model = RateReductionClassifier(epochs=2, hidden=(8,), dim=4, random_state=0).fit(X, y)
     model.set_params(weight_decay=0.9, lr=0.01).partial_fit(X[y == 1], y[y == 1])
-    (group,) = model._trainer.optimizer.param_groups
-    assert group["weight_decay"] == 0.9
-    assert float(group["lr"]) == pytest.approx(0.01)
+    weights, others = model._trainer.optimizer.param_groups
+    assert weights["weight_decay"] == 0.9
+    assert others["weight_decay"] == 0, "BatchNorm and biases do not decay"
+    assert float(weights["lr"]) == float(others["lr"]) == pytest.approx(0.01)

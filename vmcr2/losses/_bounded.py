@@ -13,8 +13,8 @@ from torch import Tensor
 from ..functional import check_positive
 
 MAX_GRADIENT = 2.0
-"""Cross-entropy's gradients in its logits have lengths that sum to at most √2 over a batch. A larger bound is faster at
-small learning rates; from 3 on, SGD with a rate of 0.1 and momentum learns less (experiments/loops.py)."""
+"""Cross-entropy's gradients in its logits have lengths that sum to at most √2 over a batch. Chosen on digits among 1,
+2, 3, 4 and 6, one seed each: a larger bound is faster at a rate of 0.01, a smaller one safer at 0.1 with momentum."""
 
 
 def check_max_gradient(value: float | None) -> float | None:

@@ -69,7 +69,7 @@ class SelfLatchingAtoms(AtomState):
         due = is_due_on_device(self.calls) if recorded else is_due(self._calls or 0)
         renewed = not first and (recorded or bool(due) or not self._complete)
         if renewed:
-            self._latch_on_memory(due)
+            self._latch_on_memory(due, torch.isfinite(z.sum()))
         if recorded:
             self._calls = None
             self.calls.add_(self.calls >= 0)
@@ -97,15 +97,18 @@ class SelfLatchingAtoms(AtomState):
             z, labels = z[some], labels[some]
         self._remember(z, labels)
 
-    def _latch_on_memory(self, due: Tensor | bool) -> None:
-        """Renew the atoms of every class that has enough rows, if it is due, and of those that have none yet."""
+    def _latch_on_memory(self, due: Tensor | bool, sound: Tensor) -> None:
+        """Renew the atoms of every class that has enough rows, if it is due, and of those that have none yet.
+
+        A batch that is not ``sound`` (finite) changes nothing, as in a step.
+        """
         rows, labels, s = self.memory_features, self.memory_labels, self.atoms_per_class
         most = 3 * ROWS_PER_ATOM * s // 2  # three standard deviations above an even share at ten atoms
         dictionary, codes, sizes = track_atoms(rows, labels, self.dictionary, self.num_classes, most)
         filling = (labels < 0).any()
         renew = (sizes >= s) | filling if due is True else due & ((sizes >= s) | filling)
         renew = (sizes > 0) & (renew | (self.codes.sum(0) == 0) | ~self.latched)
-        renew = renew & (self.calls >= 0)
+        renew = renew & (self.calls >= 0) & sound
         of_atom = renew.repeat_interleave(s, output_size=len(renew) * s)
         self.dictionary.copy_(torch.where(of_atom, dictionary.to(self.dictionary.dtype), self.dictionary))
         kept = torch.where(of_atom.unsqueeze(1), 0.0, self.codes)  # other classes' codes were of the old atoms

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -38,13 +38,25 @@ def widths(hidden: Any) -> tuple[int, ...]:
 
 
 def usable_device(given: Any) -> torch.device:
-    """A device that torch can use here: a number is sent there and back."""
+    """A device that torch can use here: a number is sent there and back. "auto" is a GPU if there is one."""
+    if isinstance(given, str) and given == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(given)
         torch.zeros((), device=device).item()
     except (AssertionError, RuntimeError, TypeError) as error:
-        raise ValueError(f"device must be one that torch can use here, such as 'cpu', got {given!r}") from error
+        raise ValueError(
+            f"device must be one that torch can use here, such as 'auto' or 'cpu', got {given!r}"
+        ) from error
     return device
+
+
+def one_of(name: str, value: Any, choices: Iterable[str]) -> str:
+    """One of these words."""
+    known = tuple(choices)
+    if value not in known:
+        raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+    return str(value)
 
 
 def check_components(n_components: Any, dim: int, dim_is: str) -> None:

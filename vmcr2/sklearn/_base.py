@@ -16,9 +16,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 from torch import nn
 
-from ..objectives import OBJECTIVES
+from ..objectives import OBJECTIVES, choose_objective, default_dim
 from ..training import OptimSettings
-from ._arguments import number, usable_device, whole, widths
+from ._arguments import number, one_of, usable_device, whole, widths
 from ._calibration import Array
 from ._training import (
     LR,
@@ -29,10 +29,13 @@ from ._training import (
     Samples,
     Trainer,
     build_network,
+    default_rate_weight,
     objective_settings,
 )
 
 _CHUNK = 4096
+AUTO = "auto"
+"""An argument that the data decides."""
 
 
 class RateReductionBase(BaseEstimator):  # type: ignore[misc]
@@ -44,16 +47,21 @@ class RateReductionBase(BaseEstimator):  # type: ignore[misc]
     _dim_argument = "dim"
     """The argument that gives the number of features."""
 
-    def _plan(self, num_classes: int, samples: int, seed: int) -> Plan:
-        """The arguments with every None replaced, and checked."""
-        name = self.objective
-        if name not in OBJECTIVES:
-            raise ValueError(f"objective must be one of {', '.join(OBJECTIVES)}, got {name!r}")
+    def _plan(self, sizes: Array, seed: int, chosen: str | None = None) -> Plan:
+        """The arguments with every None replaced, and checked, for classes of these sizes.
+
+        ``chosen`` is the objective that "auto" has been before.
+        """
+        k, samples = len(sizes), int(sizes.sum())
+        name = one_of("objective", self.objective, (AUTO, *OBJECTIVES))
         given = getattr(self, self._dim_argument)
-        dim = default_dim(num_classes) if given is None else whole(self._dim_argument, given)
+        dim = default_dim(k) if given is None else whole(self._dim_argument, given)
         batch_size = whole("batch_size", self.batch_size)
-        epochs = default_epochs(name, samples, batch_size) if self.epochs is None else self.epochs
-        atoms = min(12, dim, max(2, 2 * dim // num_classes)) if self.atoms_per_class is None else self.atoms_per_class
+        if name == AUTO:
+            name = chosen or choose_objective(sizes.tolist(), batch_size, dim)
+        epochs = default_epochs(samples, batch_size) if self.epochs is None else self.epochs
+        atoms = min(12, dim, max(2, 2 * dim // k)) if self.atoms_per_class is None else self.atoms_per_class
+        rate_weight = default_rate_weight(dim, samples / k) if self.rate_weight is None else self.rate_weight
         decay = WEIGHT_DECAY[name] if self.weight_decay is None else self.weight_decay
         return Plan(
             objective=objective_settings(
@@ -63,6 +71,7 @@ class RateReductionBase(BaseEstimator):  # type: ignore[misc]
                 weight=number("weight", self.weight),
                 batch_expansion=number("batch_expansion", self.batch_expansion, zero=True),
                 atoms_per_class=whole("atoms_per_class", atoms),
+                rate_weight=number("rate_weight", rate_weight, zero=True),
             ),
             optim=OptimSettings(
                 lr=number("lr", LR[name] if self.lr is None else self.lr),
@@ -73,27 +82,29 @@ class RateReductionBase(BaseEstimator):  # type: ignore[misc]
                 epochs=whole("epochs", epochs),
                 batch_size=batch_size,
             ),
-            num_classes=num_classes,
+            num_classes=k,
             dim=dim,
             hidden=widths(self.hidden) if self.network is None else (),
+            input_noise=number("input_noise", self.input_noise, zero=True),
             device=usable_device(self.device),
             seed=seed,
         )
 
     def _new_trainer(self, X: Array, plan: Plan, labels: torch.Tensor) -> Trainer:
         """A trainer for these rows. ``labels`` say how large the classes of a batch can become."""
+        # the spread of a constant column is rounding error, which is small compared with its numbers
+        spread = X.std(axis=0)
+        spread = np.where(spread > 1e-10 * np.abs(X).max(axis=0), spread, 0.0)
         mean, scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
         if self.standardize:
-            mean, spread = X.mean(axis=0), X.std(axis=0)
-            # the spread of a constant column is rounding error, which is small compared with its numbers
-            scale = np.where(spread > 1e-10 * np.abs(X).max(axis=0), spread, 1.0)
+            mean, scale = X.mean(axis=0), np.where(spread > 0, spread, 1.0)
         sample = torch.zeros(2, X.shape[1])
 
         def make() -> Featurizer:
             network = build_network(self.network, X.shape[1], plan.dim, plan.hidden, sample)
             return Featurizer(network.float(), mean, scale)
 
-        return Trainer(plan, make, labels)
+        return Trainer(plan, make, labels, torch.as_tensor(spread / scale, dtype=torch.float32))
 
     def _samples(
         self, trainer: Trainer, X: Array, labels: Array, logs: Array | None = None, weights: Array | None = None
@@ -106,10 +117,13 @@ class RateReductionBase(BaseEstimator):  # type: ignore[misc]
         if logs is None:
             return Samples(x, targets)
         by_class = np.exp(logs - logs.max())[labels]
-        if trainer.objective.settings.weighs_samples:
-            by_sample = by_class if weights is None else weights * by_class
-            return Samples(x, targets, weights=torch.as_tensor(by_sample, dtype=torch.float32, device=device))
-        return Samples(x, targets, draw=torch.as_tensor(by_class / by_class.sum()) if np.ptp(logs) > 0 else None)
+        drawn = torch.as_tensor(by_class / by_class.sum()) if np.ptp(logs) > 0 else None
+        if not weighs_samples(trainer.plan.objective.name):
+            return Samples(x, targets, draw=drawn)
+        by_sample = np.ones(len(labels)) if weights is None else weights
+        if trainer.objective.settings.weighs_samples:  # a sum over samples: weights are better than draws
+            by_sample, drawn = by_sample * by_class, None
+        return Samples(x, targets, drawn, torch.as_tensor(by_sample, dtype=torch.float32, device=device))
 
     def _run(self, trainer: Trainer, data: Samples, stop: Callable[[int], bool] | None = None) -> None:
         """All epochs under a progress bar, or until ``stop`` says so."""
@@ -124,6 +138,7 @@ class RateReductionBase(BaseEstimator):  # type: ignore[misc]
     def _keep(self, trainer: Trainer) -> None:
         # in float64, so that a point's features do not depend on the other points of its batch
         self.featurizer_ = copy.deepcopy(trainer.featurizer).double().eval()
+        self.objective_ = trainer.plan.objective.name
         self.loss_curve_ = list(trainer.loss_curve)
         self.n_iter_ = trainer.epochs_done
 
@@ -152,18 +167,15 @@ class RateReductionBase(BaseEstimator):  # type: ignore[misc]
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
 
-def default_dim(num_classes: int) -> int:
-    """13 per class up to the paper's 128 (10 classes), at least its 5 per class (500 for 100 classes), at most 512.
-
-    A step costs d³ and more. But k orthogonal subspaces need k dimensions: above 512 classes each class has one.
-    """
-    return max(num_classes, min(512, max(5 * num_classes, min(128, 13 * num_classes))))
+def weighs_samples(objective: str) -> bool:
+    """Whether an objective has a term for every sample: cross-entropy, alone or beside a rate reduction."""
+    return "ce" in objective.split("+")
 
 
-def default_epochs(objective: str, samples: int, batch_size: int) -> int:
-    """About 300 steps: at most 200 epochs (100 of the objectives that need fewer), at least 30."""
+def default_epochs(samples: int, batch_size: int) -> int:
+    """About 300 steps: at most 100 epochs, at least 30."""
     steps = math.ceil(samples / batch_size)
-    return max(30, min(MOST_EPOCHS[objective], 300 // steps))
+    return max(30, min(MOST_EPOCHS, 300 // steps))
 
 
 @contextlib.contextmanager

@@ -12,7 +12,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ._arguments import keep_arguments
 from ._base import RateReductionBase
 from ._calibration import Array
-from ._labels import encode, need_pairs, need_two_classes
+from ._health import warn_of_bad_features
+from ._labels import encode, need_two_classes, warn_of_single_samples
+from ._training import INPUT_NOISE
 from ._undo import undone_on_failure
 
 
@@ -23,7 +25,8 @@ class RateReductionEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     ``n_components`` is here the number of features of the output (there ``dim``): by default 13 per class up to 128, at
     least 5 per class, at most 512 (or one per class, if more).
 
-    Attributes: ``classes_``, ``n_features_in_``, ``feature_names_in_``, ``network_``, ``loss_curve_``, ``n_iter_``.
+    Attributes: ``classes_``, ``n_features_in_``, ``feature_names_in_``, ``objective_`` (what "auto" has chosen),
+    ``network_``, ``loss_curve_``, ``n_iter_``.
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
@@ -37,7 +40,7 @@ class RateReductionEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         self,
         n_components: int | None = None,
         *,
-        objective: str = "vmcr2",
+        objective: str = "auto",
         hidden: tuple[int, ...] = (256, 256),
         network: Any = None,
         epochs: int | None = None,
@@ -47,11 +50,13 @@ class RateReductionEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         eps_sq: float = 0.5,
         weight: float = 20.0,
         batch_expansion: float = 0.3,
+        rate_weight: float | None = None,
         atoms_per_class: int | None = None,
         standardize: bool = True,
+        input_noise: float = INPUT_NOISE,
         random_state: Any = None,
         verbose: int = 0,
-        device: str = "cpu",
+        device: str = "auto",
     ) -> None:
         keep_arguments(self, locals())
 
@@ -61,13 +66,14 @@ class RateReductionEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         X, y = validate_data(self, X, y, dtype=np.float64, order="C")
         classes, labels = encode(y)
         need_two_classes(type(self).__name__, classes)
-        need_pairs(type(self).__name__, classes, labels)
-        plan = self._plan(len(classes), len(X), self._seed())
+        warn_of_single_samples(classes, labels)
+        plan = self._plan(np.bincount(labels), self._seed())
         trainer = self._new_trainer(X, plan, torch.as_tensor(labels))
         self._run(trainer, self._samples(trainer, X, labels))
         self.classes_ = classes
         self._keep(trainer)
         self._n_features_out = plan.dim
+        warn_of_bad_features(self._features(X), labels, plan)
         return self
 
     def transform(self, X: Any) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 Array = np.ndarray[Any, Any]
+
+_CALLER = 4  # the line that called fit: above are this function, fit, and what undoes a fit that fails
 
 
 def encode(y: Array, classes: Array | None = None) -> tuple[Array, Array]:
@@ -57,13 +60,15 @@ def need_two_classes(name: str, classes: Array) -> None:
         )
 
 
-def need_pairs(name: str, classes: Array, codes: Array) -> None:
-    """A class of one sample has no spread to learn, and none to hold out."""
+def warn_of_single_samples(classes: Array, codes: Array) -> None:
+    """A class of one sample has no spread to learn: its subspace is a line, and none of it can be held out."""
     single = classes[np.bincount(codes, minlength=len(classes)) == 1]
     if len(single):
-        raise ValueError(
-            f"{name} needs at least two samples of every class, but these have one sample: {shown(single.tolist())}; "
-            "add samples or leave the class out"
+        warnings.warn(
+            f"these classes have one sample, so their subspaces are lines: {shown(single.tolist())}; add samples or "
+            "leave the classes out",
+            UserWarning,
+            stacklevel=_CALLER,
         )
 
 

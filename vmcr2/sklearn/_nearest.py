@@ -11,7 +11,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from ..classifiers import NearestSubspace
 from ._arguments import check_components
-from ._calibration import RECENT, START, Array, fit_temperature, holdout_by_content
+from ._calibration import RECENT, Array, Calibration, fit_calibration, holdout_by_content, log_shares
 from ._labels import encode, log_weights, need_two_classes, partial_classes
 from ._scores import SubspaceScores, relative_residuals, with_moments
 from ._undo import undone_on_failure
@@ -34,8 +34,10 @@ class NearestSubspaceClassifier(SubspaceScores, BaseEstimator):  # type: ignore[
     ``partial_fit`` adds batches (moments: k·d² numbers); its temperature comes from the latest batches, scored before
     they were learned. After ``fit`` it continues from the fitted subspaces; what is outside them is forgotten.
 
+    Where the hold-out clearly asks for it, class sizes enter: the scores get T·β·log of the classes' shares.
+
     Attributes: ``classes_``, ``n_features_in_``, ``feature_names_in_``, ``subspaces_``
-    (a :class:`vmcr2.NearestSubspace`), ``temperature_``, ``holdout_novelty_``.
+    (a :class:`vmcr2.NearestSubspace`), ``temperature_``, ``prior_share_`` (β), ``holdout_novelty_``.
 
     >>> X = np.array([[1.0, 0.0], [2.0, 0.1], [0.0, 1.0], [0.1, 3.0]])
     >>> model = NearestSubspaceClassifier(fit_intercept=False).fit(X, ["flat", "flat", "steep", "steep"])
@@ -60,12 +62,12 @@ class NearestSubspaceClassifier(SubspaceScores, BaseEstimator):  # type: ignore[
         need_two_classes(type(self).__name__, classes)
         self._check_components(X)
         logs = log_weights(self.class_weight, classes, y)
-        self.classes_, self.class_log_weights_ = classes, logs
+        self.classes_, self._class_logs = classes, logs
         self.intercept_ = _row_length(X, weights) if self.fit_intercept else 0.0
         rows = self._lifted(X)
+        self._sizes: Array = np.bincount(labels, weights, minlength=len(classes))
         self._calibrate(rows, labels, weights, holdout_by_content(X, _HELD_OUT))
         self.subspaces_ = self._learn(rows, labels, weights)
-        self._sizes = np.bincount(labels, minlength=len(self.classes_))
         self._recent: tuple[Array, Array] | None = None
         return self
 
@@ -85,15 +87,17 @@ class NearestSubspaceClassifier(SubspaceScores, BaseEstimator):  # type: ignore[
         if not first:
             self._calibrate_on_recent(rows, labels)
         self.subspaces_.partial_fit(_tensor(rows, weights), torch.as_tensor(labels))
+        self._sizes = self._sizes + np.bincount(labels, weights, minlength=len(known))
         self.classes_ = known
         return self
 
     def _begin(self, X: Array, weights: Array, classes: Array) -> None:
         self._check_components(X)
-        self.class_log_weights_ = log_weights(self.class_weight, classes, classes, partial=True)
+        self._class_logs = log_weights(self.class_weight, classes, classes, partial=True)
+        self._sizes = np.zeros(len(classes))
         self.intercept_ = _row_length(X, weights) if self.fit_intercept else 0.0
         self.subspaces_ = NearestSubspace(len(classes), self.n_components)
-        self.temperature_ = START
+        self._set_calibration(Calibration())
         self._recent = (np.empty((0, len(classes))), np.empty(0, dtype=np.int64))
         self.holdout_novelty_ = np.empty(0)
 
@@ -101,7 +105,7 @@ class NearestSubspaceClassifier(SubspaceScores, BaseEstimator):  # type: ignore[
         seen, known = self._recent or (np.empty((0, len(self.classes_))), np.empty(0, dtype=np.int64))
         scores = np.concatenate([seen, -relative_residuals(self.subspaces_, rows)])[-RECENT:]
         self._recent = (scores, np.concatenate([known, labels])[-RECENT:])
-        self.temperature_ = fit_temperature(*self._recent)
+        self._set_calibration(fit_calibration(*self._recent, log_prior=log_shares(self._sizes)))
         self.holdout_novelty_ = -scores.max(axis=1)
 
     def _calibrate(self, rows: Array, labels: Array, weights: Array, held: Array) -> None:
@@ -109,8 +113,12 @@ class NearestSubspaceClassifier(SubspaceScores, BaseEstimator):  # type: ignore[
         if not held.any() or len(np.unique(labels[kept])) < len(self.classes_):
             held, kept = np.ones_like(held), np.ones_like(held)  # too few to hold any out
         scores = -relative_residuals(self._learn(rows[kept], labels[kept], weights[kept]), rows[held])
-        self.temperature_ = fit_temperature(scores, labels[held], weights[held])
+        self._set_calibration(fit_calibration(scores, labels[held], weights[held], log_shares(self._sizes)))
         self.holdout_novelty_ = -scores.max(axis=1)
+
+    def _set_calibration(self, found: Calibration) -> None:
+        self.temperature_, self.prior_share_ = found.temperature, found.prior_share
+        self.class_log_shift_ = self._class_logs + found.prior_share * log_shares(self._sizes)
 
     def _learn(self, rows: Array, labels: Array, weights: Array) -> NearestSubspace:
         subspaces = NearestSubspace(len(self.classes_), self.n_components)

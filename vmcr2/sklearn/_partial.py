@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +10,9 @@ import torch
 from sklearn.utils.validation import validate_data
 
 from ..classifiers import NearestSubspace
-from ._base import RateReductionBase
-from ._calibration import RECENT, START, Array
+from ._calibration import RECENT, Array, Calibration
 from ._labels import encode, log_weights, partial_classes
+from ._readout import Readout, head_of
 from ._scores import with_moments
 from ._training import Trainer
 from ._undo import undone_on_failure
@@ -22,7 +21,7 @@ _KEPT = 0.9
 """The part of a class's second moment that stays when a new batch of it comes: the features change meanwhile."""
 
 
-class PartialFit(RateReductionBase):
+class PartialFit(Readout):
     """Training on batches as they come."""
 
     _trainer: Trainer | None = None
@@ -43,30 +42,37 @@ class PartialFit(RateReductionBase):
         if len(X) < 2:
             raise ValueError("partial_fit needs at least two samples at a time: BatchNorm needs a spread")
         _, labels = encode(y, known)
+        sizes = np.bincount(labels, minlength=len(known))
         if first:
-            self._weigh(log_weights(self.class_weight, known, known, partial=True))
-            self.temperature_, self.holdout_novelty_ = START, np.empty(0)
-        trainer = self._trainer or self._begin(X, len(known))
+            self._class_logs = log_weights(self.class_weight, known, known, partial=True)
+            self._class_sizes = np.zeros(len(known))
+        trainer = self._trainer or self._begin(X, sizes)
         if not first:
             self._calibrate_on_recent(X, labels)
         self._one_pass(trainer, X, labels)
+        self._class_sizes = self._class_sizes + sizes
+        if first:
+            self.readout_ = self._plain_readout()
+            self._set_calibration(Calibration(), np.empty(0))
         self.classes_ = known
         return self
 
-    def _begin(self, X: Array, k: int) -> Trainer:
+    def _begin(self, X: Array, sizes: Array) -> Trainer:
         """A trainer, and nothing to calibrate on yet. After ``fit`` it has the fitted network, head and dictionary."""
-        plan = self._checked_plan(k, len(X))
+        k, fitted = len(sizes), self._fitted_trainer
+        plan = self._checked_plan(sizes, fitted.plan.objective.name if fitted else None)
         self._recent: tuple[Array, Array, Array] = (np.empty((0, k)), np.empty(0, dtype=np.int64), np.empty(0))
-        self._trainer = self._fitted_trainer or self._new_trainer(X, plan, torch.arange(k))
+        self._trainer = fitted or self._new_trainer(X, plan, torch.arange(k))
         self._trainer.objective.make_room(plan.optim.batch_size)
         self._trainer.plan = replace(self._trainer.plan, optim=plan.optim)  # the arguments may have changed since
         return self._trainer
 
     def _one_pass(self, trainer: Trainer, X: Array, labels: Array) -> None:
-        data = self._samples(trainer, X, labels, self._drawn)
+        data = self._samples(trainer, X, labels, self._class_logs)
         trainer.epoch(data)
         self._keep(trainer)
         self.head_ = head_of(trainer)
+        self._n_features_out = trainer.plan.dim
         self._follow(X, labels, trainer.plan.num_classes)
 
     def _follow(self, X: Array, labels: Array, k: int) -> None:
@@ -82,12 +88,7 @@ class PartialFit(RateReductionBase):
         self.classifier_ = subspaces.partial_fit(torch.as_tensor(self._features(X)), torch.as_tensor(labels))
 
     def _calibrate_on_recent(self, X: Array, labels: Array) -> None:
-        fresh = (self._raw_scores(X), labels, self._novelty(X))
+        fresh = (self._scores_by(self.readout_, self._features(X)), labels, self._novelty(X))
         scores, known, novelty = (np.concatenate(pair)[-RECENT:] for pair in zip(self._recent, fresh, strict=True))
         self._recent = (scores, known, novelty)
-        self._calibrate(scores, known, novelty)
-
-
-def head_of(trainer: Trainer) -> torch.nn.Linear | None:
-    """A copy of the objective's own head, in float64."""
-    return copy.deepcopy(trainer.objective.head).double() if trainer.objective.head is not None else None
+        self._set_calibration(self._calibration(self.readout_, scores, known), novelty)

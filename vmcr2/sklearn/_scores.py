@@ -40,23 +40,22 @@ def with_moments(fitted: NearestSubspace, sizes: torch.Tensor) -> NearestSubspac
 
 
 class SubspaceScores(ClassifierMixin):  # type: ignore[misc]
-    """Predictions from ``_residuals(X)``; the estimator sets classes_, temperature_, class_log_weights_, …"""
+    """Predictions from ``_residuals(X)``; the estimator sets classes_, temperature_, class_log_shift_, …"""
 
     classes_: Array
     temperature_: float
-    class_log_weights_: Array
+    class_log_shift_: Array
     holdout_novelty_: Array
 
     def _residuals(self, X: Any) -> Array:
         raise NotImplementedError
 
+    def _raw_scores(self, X: Any) -> Array:
+        return -self._residuals(X)
+
     def _scores(self, X: Any) -> Array:
         """(n, k): larger is likelier; softmax(scores / temperature_) are the probabilities."""
-        return self._weighted(-self._residuals(X))
-
-    def _weighted(self, scores: Array) -> Array:
-        # the class whose weighted probability w_j·exp(s_j/T) is largest
-        return scores + self.temperature_ * self.class_log_weights_
+        return self._raw_scores(X) + self.temperature_ * self.class_log_shift_
 
     def residuals(self, X: Any) -> Array:
         """The share of every point's ‖z‖² outside every class's subspace (Eq. 8 of the paper), (n, k), in [0, 1]."""
@@ -64,7 +63,10 @@ class SubspaceScores(ClassifierMixin):  # type: ignore[misc]
         return self._residuals(X)
 
     def decision_function(self, X: Any) -> Array:
-        """Minus the residuals, plus T·log of the class weights, (n, k); with two classes their difference, (n,)."""
+        """Minus the residuals or the head's logits, plus T times the classes' shift; with two classes the difference.
+
+        The shift is β·log of the classes' shares of the training samples, and the logarithms of the class weights.
+        """
         check_is_fitted(self)
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores

@@ -30,10 +30,14 @@ from ..training import (
 )
 from ._calibration import Array
 
-MOST_EPOCHS = {"vmcr2": 200, "mcr2": 100, "ce": 100}
-LR = {"vmcr2": 0.3, "mcr2": 0.03, "ce": 1.0}
-WEIGHT_DECAY = {"vmcr2": 2e-3, "mcr2": 5e-4, "ce": 5e-4}
-LOSS_SCALE = {"vmcr2": 0.05, "mcr2": 1.0, "ce": 1.0}
+MOST_EPOCHS = 100
+LR = {"vmcr2": 0.3, "mcr2": 0.03, "ce": 0.3, "ce+mcr2": 0.3, "ce+vmcr2": 0.3}
+WEIGHT_DECAY = {"vmcr2": 2e-3, "mcr2": 5e-4, "ce": 5e-4, "ce+mcr2": 5e-4, "ce+vmcr2": 5e-4}
+LOSS_SCALE = {"vmcr2": 0.05}
+INPUT_NOISE = 0.5
+_RATE_SHARE = 10.0
+_MANY = 50
+"""Samples per class from which a rate has its whole weight. It spreads the few samples of smaller classes apart."""
 LOG_POINTS = 20
 """Entries of the loss curve: the value of a rate reduction costs as much as a step, so not every step has one."""
 
@@ -47,15 +51,25 @@ class Plan:
     num_classes: int
     dim: int
     hidden: tuple[int, ...]
+    input_noise: float
     device: torch.device
     seed: int
+
+
+def default_rate_weight(dim: int, samples_per_class: float) -> float:
+    """λ of the composed objectives on tables: 10/d, and less with few samples per class.
+
+    >>> default_rate_weight(100, 80), default_rate_weight(100, 25)
+    (0.1, 0.05)
+    """
+    return _RATE_SHARE / dim * min(1.0, samples_per_class / _MANY)
 
 
 def objective_settings(name: str, **given: Any) -> ObjectiveSettings:
     """The settings of an objective. Values that it does not have are ignored."""
     kind = OBJECTIVES[name]
     own = {key: value for key, value in given.items() if key in kind.known()}
-    return kind(loss_scale=LOSS_SCALE[name], **own)
+    return kind(loss_scale=LOSS_SCALE.get(name, 1.0), **own)
 
 
 @dataclass(frozen=True)
@@ -74,6 +88,20 @@ class Samples:
         if self.draw is None:
             return epoch_order(len(self.x), seed, epoch)
         return torch.multinomial(self.draw, len(self.x), replacement=True, generator=order_generator(seed, epoch))
+
+
+class NoisyRows(Rows):
+    """Rows that are trained on with Gaussian noise, drawn again for every batch. They are measured without."""
+
+    def __init__(self, x: Tensor, labels: Tensor, spread: Tensor) -> None:
+        super().__init__(x, labels)
+        self.spread = spread
+        """The noise's standard deviation in every column."""
+
+    def training_batch(self, index: Tensor, draw: Tensor) -> Tensor:
+        """The rows of ``index`` and noise."""
+        x = super().training_batch(index, draw)
+        return x + self.spread * torch.randn_like(x)
 
 
 class Featurizer(nn.Module):
@@ -117,11 +145,13 @@ class Trainer:
     """A featurizer, its objective and its optimiser. :meth:`run` trains all epochs, :meth:`epoch` trains one more.
 
     ``make`` builds the featurizer under the plan's seed, and then the objective is built. So a run of
-    :mod:`vmcr2.runs` with the same settings starts from the same weights.
+    :mod:`vmcr2.runs` with the same settings starts from the same weights. ``spread`` is the standard deviation of every
+    input, in whose units the plan gives the noise.
     """
 
-    def __init__(self, plan: Plan, make: Callable[[], Featurizer], labels: Tensor) -> None:
+    def __init__(self, plan: Plan, make: Callable[[], Featurizer], labels: Tensor, spread: Tensor) -> None:
         self.plan = plan
+        self.spread = spread.to(plan.device)
         self.numerics = Numerics(plan.device)
         with forked_random(plan.device):
             torch.manual_seed(plan.seed)
@@ -158,7 +188,7 @@ class Trainer:
         step = Step(
             self.featurizer,
             self.objective,
-            Rows(data.x, data.labels),
+            self._rows(data),
             optim,
             batch_size=even_batch(len(data.x), optim.batch_size),
             dim=self.plan.dim,
@@ -175,6 +205,11 @@ class Trainer:
                 work(loop)
             except TrainingError as error:
                 raise ValueError(f"{str(error).split('. ')[0]}: choose a smaller lr than {optim.lr:g}") from error
+
+    def _rows(self, data: Samples) -> Rows:
+        if not self.plan.input_noise:
+            return Rows(data.x, data.labels)
+        return NoisyRows(data.x, data.labels, self.plan.input_noise * self.spread)
 
     def features(self, x: Tensor) -> Tensor:
         """Features of standardised inputs in evaluation mode."""
@@ -201,13 +236,21 @@ class EarlyStopping:
     """Looks at the hold-out every few epochs, keeps the best state, and says when to stop."""
 
     def __init__(
-        self, trainer: Trainer, train: Samples, held: Samples, n_components: int | None, patience: int
+        self,
+        trainer: Trainer,
+        train: Samples,
+        held: Samples,
+        n_components: int | None,
+        patience: int,
+        *,
+        by_head: bool,
     ) -> None:
         self.trainer = trainer
         self.train = train
         self.held = held
         self.n_components = n_components
         self.patience = patience
+        self.by_head = by_head
         self.scores: list[float] = []
         self._best, self._best_at = -1.0, 0
 
@@ -234,7 +277,7 @@ class EarlyStopping:
     def accuracy(self) -> float:
         """On the hold-out: by the head, or by the training samples' subspaces."""
         z = self.trainer.features(self.held.x)
-        predicted = self.trainer.objective.predict(z)
+        predicted = self.trainer.objective.predict(z) if self.by_head else None
         if predicted is None:
             subspaces = NearestSubspace(self.trainer.plan.num_classes, self.n_components)
             predicted = subspaces.fit(self.trainer.features(self.train.x), self.train.labels).predict(z)

@@ -1,0 +1,36 @@
+"""Says when training has not given class subspaces, instead of leaving it to be found out."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import torch
+
+from ..functional import diagnose, rate_reduction
+from ._calibration import Array
+from ._training import Plan
+
+_CALLER = 4  # the line that called fit: above are this function, fit, and what undoes a fit that fails
+_ADVICE = (
+    "Try a smaller lr or more epochs, then a smaller weight_decay. If that does not help, the columns may say nothing "
+    "about the classes."
+)
+
+
+def warn_of_bad_features(z: Array, labels: Array, plan: Plan) -> None:
+    """One warning if the features of the training samples are collapsed or stalled. Cross-entropy alone has no rate."""
+    if plan.objective.name == "ce":
+        return
+    sizes = np.bincount(labels, minlength=plan.num_classes)
+    rates = rate_reduction(torch.as_tensor(z), torch.as_tensor(labels), plan.num_classes, eps_sq=plan.objective.eps_sq)
+    found = diagnose(
+        float(rates.expansion),
+        float(rates.compression),
+        num_classes=plan.num_classes,
+        dim=plan.dim,
+        eps_sq=plan.objective.eps_sq,
+        proportions=sizes.tolist(),
+    )
+    if found is not None:
+        warnings.warn(f"the features are {found}. {_ADVICE}", UserWarning, stacklevel=_CALLER)
