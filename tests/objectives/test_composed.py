@@ -159,7 +159,7 @@ def test_more_of_the_rate_gives_features_more_of_it() -> None:
                 leaf.grad.zero_()
                 for parameter in objective.module.parameters():
                     assert parameter.grad is not None
-                    parameter -= 0.5 * parameter.grad
+                    parameter.sub_(0.5 * parameter.grad)
         unit = nn.functional.normalize(leaf.detach(), dim=1)
         with torch.no_grad():
             found.append(alone.terms(unit, labels)["batch_delta_r"].item())
