@@ -125,3 +125,13 @@ def test_a_recipe_by_name_keeps_its_own_values() -> None:
     kept = json.loads(Path("run/manifest.json").read_text())["recipe"]
     assert kept["recipe"] == "digits-auto"
     assert (kept["dim"], kept["batch_size"]) == (128, 178)
+
+
+def test_a_point_of_a_grid_is_the_run_that_train_makes() -> None:
+    said = in_process("sweep", "digits", "--objective", "auto", "--grid", "batch_size=19,100", *QUICK, "--out", "swept")
+    assert said.code == 0, said.err
+    found = {}
+    for folder in Path("swept/runs").iterdir():
+        config = RunFolder(folder).read_config()
+        found[config.optim.batch_size] = (config.objective.name, config.optim.lr)
+    assert found == {19: ("ce+vmcr2", pytest.approx(0.019)), 100: ("ce+mcr2", pytest.approx(0.1))}

@@ -173,7 +173,7 @@ def test_on_a_terminal_the_best_so_far_is_in_sight(monkeypatch: pytest.MonkeyPat
     console = Console(file=seen, force_terminal=True, width=120, color_system=None)
     monkeypatch.setattr(_sweep, "Console", lambda: console)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    points = _sweep._points(recipe("digits"), _sweep.read_axes(["lr=0.1,0.3,0.5"]), None, None, [])
+    points = _sweep._points(recipe("digits").with_settings, _sweep.read_axes(["lr=0.1,0.3,0.5"]), None, None, [])
     records = [
         {"holdout_accuracy": 0.5, "train_delta_r": 3.0, "seconds": 1.0, "wall_seconds": 2.0},
         {"holdout_accuracy": 0.4, "train_delta_r": 4.0, "seconds": 1.0, "wall_seconds": None},

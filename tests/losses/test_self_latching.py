@@ -222,3 +222,25 @@ def test_in_inference_mode_buffers_are_read_each_time() -> None:
         loss = made(self_latch=False)
         loss.latch(*batch(0))
         assert loss._known_latched()
+
+
+def test_a_class_that_never_comes_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a new class in the batch, or the schedule, makes it latch."""
+    loss, latchings = made(), 0
+    plain = loss._latch_on_memory
+
+    def counted(*arguments: object) -> None:
+        nonlocal latchings
+        latchings += 1
+        plain(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(loss, "_latch_on_memory", counted)
+    for step in range(60):
+        z, labels = batch(step)
+        z.requires_grad_()
+        loss(z, labels.clamp_max(K - 2)).backward()
+    assert latchings == sum(is_due(call) for call in range(1, 60))
+    assert not bool(loss.codes[:, K - 1].any())
+    z, labels = batch(99)
+    loss(z.requires_grad_(), labels)
+    assert bool((loss.codes.sum(0) > 0).all())

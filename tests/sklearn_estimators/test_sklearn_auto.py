@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from sklearn.model_selection import train_test_split
 from vmcr2.objectives import choose_objective
 from vmcr2.sklearn import RateReductionClassifier, RateReductionEmbedding
 from vmcr2.sklearn._calibration import fit_calibration
-from vmcr2.sklearn._training import NoisyRows
+from vmcr2.sklearn._training import NoisyRows, portable
 
 QUICK = {"epochs": 20, "hidden": (32,), "dim": 24, "random_state": 0}
 
@@ -210,3 +212,28 @@ def test_sample_weights_beside_a_rate() -> None:
     plain = model.fit(X, wrong).score(X, y)
     weights = np.where(np.arange(300) < 120, 1e-6, 1.0)
     assert model.fit(X, wrong, sample_weight=weights).score(X, y) > plain
+
+
+def test_the_first_rows_of_a_stream_do_not_decide(wine: Any) -> None:
+    X, y = wine
+    few, many = np.r_[0:3, 60:63, 140:143], np.arange(len(y))
+    made = [
+        RateReductionClassifier(random_state=0).partial_fit(X[rows], y[rows], classes=[0, 1, 2]) for rows in (few, many)
+    ]
+    assert {model.objective_ for model in made} == {"ce+mcr2"}
+    assert len({model._trainer.plan.objective.rate_weight for model in made}) == 1
+
+
+def test_a_model_of_a_gpu_is_pickled_for_the_cpu(wine: Any) -> None:
+    """No GPU is here: the device is only said to be one, and what would be sent shows where it goes."""
+    model = RateReductionClassifier(epochs=2, random_state=0).fit(*wine)
+    trainer = model._fitted_trainer
+    assert portable(trainer) is trainer
+    trainer.plan = replace(trainer.plan, device=torch.device("cuda"))
+    moved = portable(trainer)
+    assert (moved.plan.device.type, moved.numerics.device.type, moved.optimizer) == ("cpu", "cpu", None)
+    assert moved.featurizer is not trainer.featurizer
+    again = pickle.loads(pickle.dumps(model))
+    assert again._fitted_trainer.plan.device.type == "cpu"
+    assert np.array_equal(again.predict_proba(wine[0]), model.predict_proba(wine[0]))
+    again.partial_fit(*wine)

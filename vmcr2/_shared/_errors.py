@@ -8,4 +8,4 @@ class UserError(ValueError):
 
 
 class CollapseWarning(UserWarning):
-    """Training goes on, but the features of all classes point almost the same way. It says what to try."""
+    """The features of all classes point almost the same way, or ΔR stays far below its maximum. It says what to try."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from ..runs import Config, UserError
-from ..sweep import Point, SweepListener, grid, rank, read_axes, sweep as run_sweep, table
+from ..sweep import Point, SweepListener, grid, rank, read_axes, score, sweep as run_sweep, table
 from ._settings import OBJECTIVE_HELP, find_config, given_changes, names_of, refuse_twice
 
 
@@ -62,7 +62,11 @@ def sweep(
     changes = given_changes(data, epochs=epochs, holdout=holdout, device=device)
     varied = read_axes(axes or [])
     refuse_twice(own=changes, grid=varied, set=names_of(set_ or []))
-    points = _points(find_config(recipe, objective, changes, set_ or []), varied, seeds, holdout, set_ or [])
+
+    def config_of(texts: list[str]) -> Config:
+        return find_config(recipe, objective, changes, [*(set_ or []), *texts])
+
+    points = _points(config_of, varied, seeds, holdout, set_ or [])
     with _display(quiet=as_json) as display, _terminated_like_interrupted():
         try:
             done = run_sweep(points, out, parallel=parallel, keep_weights=keep_weights, listener=display)
@@ -90,8 +94,13 @@ def sweep(
 
 
 def _points(
-    base: Config, axes: dict[str, list[str]], seeds: str | None, holdout: int | None, settings: list[str]
+    config_of: Callable[[list[str]], Config],
+    axes: dict[str, list[str]],
+    seeds: str | None,
+    holdout: int | None,
+    settings: list[str],
 ) -> list[Point]:
+    base = config_of([])
     said = holdout is not None or "holdout" in names_of(settings)
     if said and base.data.holdout == 0:
         raise UserError(
@@ -101,7 +110,7 @@ def _points(
         if "seed" in axes:
             raise UserError("--seeds and --grid seed=… set the same: leave one out")
         axes = axes | read_axes([f"seed={seeds}"])
-    return grid(base, axes)
+    return grid(base, axes, config_of)
 
 
 def describe(record: dict[str, Any]) -> str:
@@ -110,7 +119,7 @@ def describe(record: dict[str, Any]) -> str:
         return f"failed: {record['failed']}"
     wall = record["wall_seconds"]
     return (
-        f"hold-out {record['holdout_accuracy']:.4f}, ΔR {record['train_delta_r']:.1f} (train), "
+        f"hold-out {score(record):.4f}, ΔR {record['train_delta_r']:.1f} (train), "
         f"{record['seconds'] if wall is None else wall:.0f} s"
     )
 
@@ -150,7 +159,7 @@ class LiveDisplay:
         """Print the run's figures and advance the bar."""
         self._print(f"[{done}/{total}] {point.label}: {describe(record)}")
         if "failed" not in record:
-            self.best = max(self.best or (-1.0, ""), (record["holdout_accuracy"], point.label))
+            self.best = max(self.best or (-1.0, ""), (score(record), point.label))
         best = f"best {self.best[0]:.4f} ({self.best[1]})" if self.best else ""
         self.progress.update(self.task, completed=done, best=best)
 

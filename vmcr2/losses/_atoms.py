@@ -28,6 +28,8 @@ from ..functional import (
 from ._memory import RememberedFeatures
 from ._scalars import DeviceScalars
 
+_UNCOUNTED = -2
+
 
 class AtomState(RememberedFeatures):
     """Γ and Â as buffers, and Algorithm 2 on them."""
@@ -137,7 +139,7 @@ class AtomState(RememberedFeatures):
 
     def _known_latched(self) -> bool:
         """The buffer ``latched``, read only if it was written to. A recorded step takes it as it was last read."""
-        if not tracing() and self._read_version != (version := _version(self.latched)):
+        if not tracing() and ((version := _version(self.latched)) == _UNCOUNTED or version != self._read_version):
             self._is_latched, self._read_version = bool(self.latched), version
         return self._is_latched
 
@@ -179,5 +181,5 @@ class AtomState(RememberedFeatures):
 
 
 def _version(tensor: Tensor) -> int:
-    """How often a tensor was written to; −2, as if it always were, where torch does not count."""
-    return -2 if tensor.is_inference() else tensor._version
+    """How often a tensor was written to, where torch counts that."""
+    return _UNCOUNTED if tensor.is_inference() else tensor._version

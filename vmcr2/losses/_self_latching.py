@@ -67,7 +67,7 @@ class SelfLatchingAtoms(AtomState):
         self._remember_some(z, labels)
         recorded = tracing()
         due = is_due_on_device(self.calls) if recorded else is_due(self._calls or 0)
-        renewed = not first and (recorded or bool(due) or not self._complete)
+        renewed = not first and (recorded or bool(due) or self._has_new_class(labels))
         if renewed:
             self._latch_on_memory(due, torch.isfinite(z.sum()))
         if recorded:
@@ -76,7 +76,6 @@ class SelfLatchingAtoms(AtomState):
             if by_hand is not None:
                 self.calls.copy_(torch.where(by_hand, -1, self.calls))
         else:
-            self._complete = self._complete or self._all_classes_latched(z)
             self._calls = (self._calls or 0) + 1
             self.calls.add_(1)
         return first or renewed
@@ -88,9 +87,7 @@ class SelfLatchingAtoms(AtomState):
 
     def _remember_some(self, z: Tensor, labels: Tensor) -> None:
         """All rows of the batch, or as many as there is room for, evenly."""
-        if labels.ndim == 2:
-            labels = labels.argmax(1)
-        labels = labels.to(torch.int64).clamp(0, self.num_classes - 1)
+        labels = _hard(labels, self.num_classes)
         room = len(self.memory_labels)
         if len(z) > room:
             some = torch.arange(room, device=z.device) * len(z) // room
@@ -114,9 +111,13 @@ class SelfLatchingAtoms(AtomState):
         kept = torch.where(of_atom.unsqueeze(1), 0.0, self.codes)  # other classes' codes were of the old atoms
         self.codes.copy_(torch.where(renew, self._project_latched(codes.to(kept.dtype)), kept))
 
-    def _all_classes_latched(self, z: Tensor) -> bool:
-        """Whether every class has codes; on a GPU without ``validate`` the schedule alone decides."""
-        return not (z.device.type == "cpu" or self.validate) or bool((self.codes.sum(0) > 0).all())
+    def _has_new_class(self, labels: Tensor) -> bool:
+        """Whether a class of this batch has no codes yet; on a GPU without ``validate`` the schedule alone decides."""
+        if self._complete or not (labels.device.type == "cpu" or self.validate):
+            return False
+        without = self.codes.sum(0) == 0
+        self._complete = not bool(without.any())
+        return not self._complete and bool(without[_hard(labels, self.num_classes)].any())
 
     def _end_self_latching(self) -> None:
         if self.self_latch:
@@ -135,3 +136,10 @@ class SelfLatchingAtoms(AtomState):
             self.calls.fill_(STEADY + 1 if self._known_latched() else 0)
         self._calls = int(self.calls)
         self._complete = False
+
+
+def _hard(labels: Tensor, num_classes: int) -> Tensor:
+    """A class for each row; of memberships the largest."""
+    if labels.ndim == 2:
+        labels = labels.argmax(1)
+    return labels.to(torch.int64).clamp(0, num_classes - 1)

@@ -241,7 +241,8 @@ def _made(name: str, given: Mapping[str, Any] | None) -> Recipe:
 def recipe_values(config: Config, source: Source) -> dict[str, Any] | None:
     """The acting settings of a configuration's recipe, without what a person has changed; None if it has none."""
     if config.recipe in RECIPES:
-        return find_recipe(config.recipe, given={"device": config.run.device}).config.acting()
+        own = {"holdout": config.data.holdout, "device": config.run.device}
+        return find_recipe(config.recipe, given=own).config.acting()
     if config.recipe == AUTO:
         own = {"objective": config.objective.name, "holdout": config.data.holdout, "device": config.run.device}
         return recipe(AUTO, data=source, **own).acting()

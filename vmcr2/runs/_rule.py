@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from .._shared import UserError
 from ..data import Source, describe
 from ..objectives import choose_objective, default_dim, objective_rule
 from ._origins import Given, Values
@@ -15,9 +16,10 @@ from ._origins import Given, Values
 _SMALL = 16  # pixels: below it a ResNet has nothing to pool
 _STEPS_IN_EPOCH = 8
 _EPOCHS = 200
-# what a CPU does in some minutes: images through a ResNet-18 of 32×32, and through an MLP
-_CPU_IMAGES = {"resnet18": 300_000, "mlp": 5_000_000}
-_FEWEST_EPOCHS = 5
+# what two cores of a CPU do in about ten minutes: images of 32×32 through a ResNet-18, and through an MLP
+_CPU_IMAGES = {"resnet18": 150_000, "mlp": 5_000_000}
+_FEWEST_EPOCHS = 3
+_ADAMW = {"lr": 1e-3, "weight_decay": 0.05}
 
 
 class Facts(NamedTuple):
@@ -40,6 +42,9 @@ class Facts(NamedTuple):
 
 def facts_of(data: str | Source, held_out: int = 0) -> Facts:
     """Of an opened data set, whose training labels are read; or of a name, as published, in even classes."""
+    total = len(data.train().labels) if isinstance(data, Source) else describe(data).train_size
+    if not 0 <= held_out < total:
+        raise UserError(f"holdout must be below {total}, the number of training images, got {held_out}")
     if isinstance(data, Source):
         sizes = data.train().labels.bincount(minlength=data.num_classes).double()
         kept = sizes * (1 - held_out / sizes.sum())
@@ -71,20 +76,25 @@ def rule(facts: Facts, objective: str = "auto", *, on_gpu: bool, **given: Any) -
             decide("least_area", 0.5, "half of a picture still shows its class")
         else:
             decide("augmentation", "crop", "small shifts change no class that we know of")
-            decide("crop_padding", size // 8, "an eighth of the picture")
+            # a border of an eighth, or as much as a smaller picture needs
+            border = max(size // 8, -(-(size - min(facts.image_shape[1:])) // 2))
+            decide("crop_padding", border, "an eighth of the picture, or what a small one needs")
         decide("flip", False, "a mirrored picture may show another class: ask for it with flip=true")
     dim = decide("dim", default_dim(k), "13 for each class up to 128, at least 5 for each, at most 512")
     most = 1000 if k <= 50 else 2000
     batch = decide("batch_size", max(32, min(most, facts.samples // _STEPS_IN_EPOCH)), "1000, or 2000 above 50 classes")
     if objective == "auto":
         objective = choose_objective(facts.class_sizes, batch, dim)
-        values["objective"] = Given(objective, "the rule: exact where a batch holds enough of every class")
+        values["objective"] = Given(objective, "the rule: exact where a batch holds, on average, enough of a class")
     else:
         values["objective"] = Given(objective, "given")
+    optimizer = decide("optimizer", "sgd", "docs/tuning.md")
     for name, value in objective_rule(objective, k, dim, batch).items():
-        decide(name, value, "docs/defaults.md")
-    epochs = decide("epochs", _epochs(facts.samples, model, on_gpu), "200 on a GPU; on a CPU some minutes")
-    decide("optimizer", "sgd", "docs/tuning.md")
+        if optimizer == "adamw" and name in _ADAMW:
+            decide(name, _ADAMW[name], "usual for AdamW, not searched")
+        else:
+            decide(name, value, "docs/defaults.md")
+    epochs = decide("epochs", _epochs(facts.samples, model, size, on_gpu), "200 on a GPU; on a CPU about ten minutes")
     decide("momentum", 0.9, "docs/tuning.md")
     decide("nesterov", True, "docs/tuning.md")
     decide("schedule", "linear", "docs/tuning.md")
@@ -97,18 +107,25 @@ def rule(facts: Facts, objective: str = "auto", *, on_gpu: bool, **given: Any) -
 
 
 def _network(shape: tuple[int, int, int]) -> tuple[str, int]:
-    """The network's name, and the size of the pictures that it sees."""
+    """The network's name, and the size of the square pictures that it sees."""
     low, high = sorted(shape[1:])
     if high < _SMALL:
         return "mlp", high
     size = 32 if high <= 64 else 64
-    # one side inside the square and the other outside cannot be padded nor resized: cut both to the smaller
-    return "resnet18", low if low < size < high else size
+    if not low < size < high:
+        return "resnet18", size
+    # one side inside the square and the other outside: a larger square to pad to, or a smaller one to resize to
+    if high <= 64:
+        return "resnet18", high
+    if low < _SMALL:
+        raise UserError(
+            f"pictures of {shape[1]}×{shape[2]} are too narrow for the rule: cut them to squares, or use the estimators"
+        )
+    return "resnet18", low
 
 
-def _epochs(samples: int, model: str, on_gpu: bool) -> int:
+def _epochs(samples: int, model: str, size: int, on_gpu: bool) -> int:
     if on_gpu:
         return _EPOCHS
-    return max(
-        _FEWEST_EPOCHS, min(_EPOCHS, _CPU_IMAGES[model if model in _CPU_IMAGES else "resnet18"] // max(1, samples))
-    )
+    images = _CPU_IMAGES["mlp"] if model == "mlp" else _CPU_IMAGES["resnet18"] * 32**2 // size**2
+    return max(_FEWEST_EPOCHS, min(_EPOCHS, images // max(1, samples)))

@@ -218,6 +218,7 @@ class Trainer:
         features, summary = self.measure_unseen(side, unseen, name)
         summary |= side.figures
         summary["readout"] = choose_readout(self.config.run.readout, summary)
+        summary["readout_accuracy"] = summary["head_accuracy" if summary["readout"] == "head" else f"{name}_accuracy"]
         if problem := self._problem(summary["expansion"], summary["compression"]):
             summary["warning"] = problem
         summary |= {

@@ -136,8 +136,9 @@ class RateReductionBase(BaseEstimator):  # type: ignore[misc]
             trainer.run(data, after_epoch)
 
     def _keep(self, trainer: Trainer) -> None:
-        # in float64, so that a point's features do not depend on the other points of its batch
-        self.featurizer_ = copy.deepcopy(trainer.featurizer).double().eval()
+        # in float64, so that a point's features do not depend on the other points of its batch; on the CPU, so that a
+        # pickled model can be used on a machine without a GPU
+        self.featurizer_ = copy.deepcopy(trainer.featurizer).double().cpu().eval()
         self.objective_ = trainer.plan.objective.name
         self.loss_curve_ = list(trainer.loss_curve)
         self.n_iter_ = trainer.epochs_done

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import torch
 
+from .._shared import CollapseWarning
 from ..functional import diagnose, rate_reduction
 from ._calibration import Array
 from ._training import Plan
@@ -33,4 +34,4 @@ def warn_of_bad_features(z: Array, labels: Array, plan: Plan) -> None:
         proportions=sizes.tolist(),
     )
     if found is not None:
-        warnings.warn(f"the features are {found}. {_ADVICE}", UserWarning, stacklevel=_CALLER)
+        warnings.warn(f"the features are {found}. {_ADVICE}", CollapseWarning, stacklevel=_CALLER)

@@ -10,11 +10,12 @@ import torch
 from sklearn.utils.validation import validate_data
 
 from ..classifiers import NearestSubspace
+from ._arguments import whole
 from ._calibration import RECENT, Array, Calibration
 from ._labels import encode, log_weights, partial_classes
 from ._readout import Readout, head_of
 from ._scores import with_moments
-from ._training import Trainer
+from ._training import MANY, Trainer, portable
 from ._undo import undone_on_failure
 
 _KEPT = 0.9
@@ -26,6 +27,11 @@ class PartialFit(Readout):
 
     _trainer: Trainer | None = None
     _fitted_trainer: Trainer | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        trainers = {name: state[name] for name in ("_trainer", "_fitted_trainer") if state.get(name) is not None}
+        return state | {name: portable(trainer) for name, trainer in trainers.items()}
 
     @undone_on_failure("_trainer", "_fitted_trainer", "classifier_")
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Any:
@@ -60,7 +66,9 @@ class PartialFit(Readout):
     def _begin(self, X: Array, sizes: Array) -> Trainer:
         """A trainer, and nothing to calibrate on yet. After ``fit`` it has the fitted network, head and dictionary."""
         k, fitted = len(sizes), self._fitted_trainer
-        plan = self._checked_plan(sizes, fitted.plan.objective.name if fitted else None)
+        # more rows will come: the first ones do not say how many a class will have
+        expected = np.full(k, max(MANY, -(-whole("batch_size", self.batch_size) // k)))
+        plan = self._checked_plan(expected, fitted.plan.objective.name if fitted else None)
         self._recent: tuple[Array, Array, Array] = (np.empty((0, k)), np.empty(0, dtype=np.int64), np.empty(0))
         self._trainer = fitted or self._new_trainer(X, plan, torch.arange(k))
         self._trainer.objective.make_room(plan.optim.batch_size)

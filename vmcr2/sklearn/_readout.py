@@ -73,5 +73,5 @@ class Readout(RateReductionBase):
 
 
 def head_of(trainer: Trainer) -> torch.nn.Linear | None:
-    """A copy of the objective's own head, in float64."""
-    return copy.deepcopy(trainer.objective.head).double() if trainer.objective.head is not None else None
+    """A copy of the objective's own head, in float64, on the CPU."""
+    return copy.deepcopy(trainer.objective.head).double().cpu() if trainer.objective.head is not None else None

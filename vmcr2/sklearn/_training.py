@@ -36,7 +36,7 @@ WEIGHT_DECAY = {"vmcr2": 2e-3, "mcr2": 5e-4, "ce": 5e-4, "ce+mcr2": 5e-4, "ce+vm
 LOSS_SCALE = {"vmcr2": 0.05}
 INPUT_NOISE = 0.5
 _RATE_SHARE = 10.0
-_MANY = 50
+MANY = 50
 """Samples per class from which a rate has its whole weight. It spreads the few samples of smaller classes apart."""
 LOG_POINTS = 20
 """Entries of the loss curve: the value of a rate reduction costs as much as a step, so not every step has one."""
@@ -62,7 +62,7 @@ def default_rate_weight(dim: int, samples_per_class: float) -> float:
     >>> default_rate_weight(100, 80), default_rate_weight(100, 25)
     (0.1, 0.05)
     """
-    return _RATE_SHARE / dim * min(1.0, samples_per_class / _MANY)
+    return _RATE_SHARE / dim * min(1.0, samples_per_class / MANY)
 
 
 def objective_settings(name: str, **given: Any) -> ObjectiveSettings:
@@ -221,6 +221,20 @@ class Trainer:
         some = epoch_order(len(data.x), self.plan.seed, 0)[: self.plan.optim.batch_size].to(data.x.device)
         z = self.features(data.x[some])
         return float(self.objective.loss(z, data.labels[some])) * self.plan.objective.loss_scale
+
+
+def portable(trainer: Trainer) -> Trainer:
+    """The same on the CPU, to be pickled: the machine that reads it may have no GPU. Momentum is left behind."""
+    if trainer.plan.device.type == "cpu":
+        return trainer
+    cpu = torch.device("cpu")
+    moved = copy.copy(trainer)
+    moved.featurizer, moved.objective = copy.deepcopy((trainer.featurizer, trainer.objective))
+    moved.featurizer.to(cpu)
+    moved.objective.module.to(cpu)
+    moved.plan, moved.numerics = replace(trainer.plan, device=cpu), Numerics(cpu)
+    moved.spread, moved.optimizer = trainer.spread.to(cpu), None
+    return moved
 
 
 def even_batch(rows: int, largest: int) -> int:

@@ -7,7 +7,7 @@ import itertools
 import json
 import re
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,10 +73,14 @@ def read_axes(texts: Sequence[str]) -> dict[str, list[str]]:
     return axes
 
 
-def grid(base: Config, axes: Mapping[str, Sequence[Any]]) -> list[Point]:
+def grid(
+    base: Config, axes: Mapping[str, Sequence[Any]], config_of: Callable[[list[str]], Config] | None = None
+) -> list[Point]:
     """Every combination of the axes' values, which may be texts. The last axis changes fastest.
 
-    Without a hold-out, one is set: 5000 images of the large data sets, about a fifth of a small one.
+    ``config_of`` makes a configuration of ``key=value`` texts; by default they are changes of ``base``. A recipe by the
+    rule derives other values from them. Without a hold-out, one is set: 5000 images of the large data sets, about a
+    fifth of a small one.
 
     >>> from vmcr2.runs import recipe
     >>> points = grid(recipe("digits"), {"lr": [0.1, 0.3], "seed": [0, 1]})
@@ -91,7 +95,8 @@ def grid(base: Config, axes: Mapping[str, Sequence[Any]]) -> list[Point]:
         texts = {name: value for name, value in chosen.items() if isinstance(value, str)}
         others = {name: value for name, value in chosen.items() if name not in texts}
         try:
-            config = base.with_settings([f"{name}={value}" for name, value in texts.items()], **others)
+            said = [f"{name}={value}" for name, value in texts.items()]
+            config = base.with_settings(said, **others) if config_of is None or others else config_of(said)
         except UserError as error:
             called = " ".join(f"{name}={shown(value)}" for name, value in chosen.items())
             raise UserError(f"{error} (the grid's point {called})") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .._shared import shown
@@ -11,6 +11,7 @@ from ._points import Point
 from ._results import Record
 
 _FIGURES = {
+    "readout_accuracy": ("read-out", ".4f"),
     "holdout_accuracy": ("hold-out", ".4f"),
     "holdout_class_mean_accuracy": ("class mean", ".4f"),
     "head_accuracy": ("head", ".4f"),
@@ -34,13 +35,22 @@ class Row(NamedTuple):
 
 
 def rank(points: Sequence[Point], records: dict[str, Record]) -> list[Row]:
-    """Best mean hold-out accuracy first, rows that failed with every seed last. Points without a line are left out."""
+    """Best mean hold-out accuracy first, of what the runs predict by; rows that failed with every seed last.
+
+    Points without a line are left out.
+    """
     groups: dict[str, list[Point]] = {}
     for point in points:
         if point.id in records:
             groups.setdefault(point.group, []).append(point)
     rows = [_row(members, [records[point.id] for point in members]) for members in groups.values()]
-    return sorted(rows, key=lambda row: -row.means.get("holdout_accuracy", float("-inf")))
+    return sorted(rows, key=lambda row: -score(row.means) if row.means else float("inf"))
+
+
+def score(figures: Mapping[str, Any]) -> float:
+    """What points are compared by: the hold-out accuracy of what a run predicts by. Older lines have the subspace's."""
+    accuracy: float = figures["readout_accuracy" if "readout_accuracy" in figures else "holdout_accuracy"]
+    return accuracy
 
 
 def _row(points: list[Point], records: list[Record]) -> Row:
