@@ -84,7 +84,7 @@ def test_recipes_shows_the_rule_s_values_and_reasons() -> None:
     shown = json.loads(in_process("recipes", "cifar10-auto", "--json").out)
     assert shown["objective"] == {
         "value": "ce+mcr2",
-        "origin": "the rule: exact where a batch holds enough of every class",
+        "origin": "the rule: exact where a batch holds, on average, enough of a class",
     }
     assert shown["flip"]["origin"].startswith("the rule: a mirrored picture")
     assert shown["data"]["origin"] == "given"

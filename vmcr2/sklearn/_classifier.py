@@ -28,8 +28,8 @@ class RateReductionClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
 
     Args:
         objective: "auto" (the default) composes cross-entropy with a rate reduction, the exact one where a batch holds
-            enough samples of a class on average, else the variational one: "ce+mcr2" or "ce+vmcr2". Or "mcr2" (exact alone),
-            "vmcr2" (variational alone), "ce" (cross-entropy alone, for comparison).
+            enough samples of a class on average, else the variational one: "ce+mcr2" or "ce+vmcr2". Or "mcr2" (exact
+            alone), "vmcr2" (variational alone), "ce" (cross-entropy alone, for comparison).
         readout: "head" (the linear layer of cross-entropy), "subspace" (the nearest subspace), or "auto": of a composed
             objective the one that makes the hold-out likelier.
         n_components: dimensions of every class's subspace; ⌊dim/k⌋ by default.
