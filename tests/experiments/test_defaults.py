@@ -122,3 +122,17 @@ def test_a_run_with_a_hold_out_cannot_open_the_test_images(
     readings.clear()
     assert make(whole, lambda: False).lost is None
     assert set(readings) == {"open"}
+
+
+def test_the_tables_of_the_pages_are_those_of_the_results() -> None:
+    from experiments.defaults.table import pages, written
+
+    for path, contents in pages().items():
+        assert written(path.read_text(), contents) == path.read_text(), f"python -m experiments.defaults.table: {path}"
+
+
+def test_a_page_without_its_marks_is_said() -> None:
+    from experiments.defaults.table import written
+
+    with pytest.raises(SystemExit, match="must have the marks"):
+        written("no marks", {"battery": "a table"})

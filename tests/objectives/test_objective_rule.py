@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vmcr2.objectives import OBJECTIVES, choose_objective, default_dim, objective_rule
+from vmcr2.objectives import OBJECTIVES, choose_objective, default_dim
 from vmcr2.runs import Config
 
 
@@ -56,7 +56,7 @@ def test_the_paper_s_dimensions() -> None:
     ("classes", "dim", "batch"), [(10, 128, 1000), (100, 500, 2000), (1000, 1000, 500), (3, 8, 40)]
 )
 def test_its_values_act_in_a_run_of_that_objective(objective: str, classes: int, dim: int, batch: int) -> None:
-    values = objective_rule(objective, classes, dim, batch)
+    values = OBJECTIVES[objective].rule(classes, dim, batch)
     config = Config().replace(objective=objective, dim=dim, batch_size=batch)._with(values)
     config.check_acting(values)
     assert {name: config.flat()[name] for name in values} == values
@@ -66,14 +66,14 @@ def test_its_values_act_in_a_run_of_that_objective(objective: str, classes: int,
 def test_one_flat_atom_where_a_class_has_room_for_one_direction() -> None:
     for objective in ("vmcr2", "ce+vmcr2"):
         for dim in (30, 31, 59):
-            one = objective_rule(objective, 30, dim)
+            one = OBJECTIVES[objective].rule(30, dim, 1000)
             assert (one["codes"], one["atoms_per_class"]) == ("flat", 1)
-        more = objective_rule(objective, 30, 60)
+        more = OBJECTIVES[objective].rule(30, 60, 1000)
         assert (more["codes"], more["atoms_per_class"]) == ("free", 4)
         assert "codes_trace" not in more
 
 
 @pytest.mark.parametrize("objective", ["ce", "ce+mcr2", "ce+vmcr2"])
 def test_smaller_batches_have_shorter_steps_by_cross_entropy(objective: str) -> None:
-    rates = [objective_rule(objective, 10, 128, batch)["lr"] for batch in (50, 100, 500, 1000, 2000)]
+    rates = [OBJECTIVES[objective].rule(10, 128, batch)["lr"] for batch in (50, 100, 500, 1000, 2000)]
     assert rates == pytest.approx([0.05, 0.1, 0.5, 1.0, 1.0])

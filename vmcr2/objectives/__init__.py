@@ -4,11 +4,7 @@ from ._ce import CESettings as CESettings
 from ._composed import CEMCR2Settings as CEMCR2Settings, CEVMCR2Settings as CEVMCR2Settings
 from ._mcr2 import MCR2Settings as MCR2Settings
 from ._objective import Objective as Objective, ObjectiveSettings as ObjectiveSettings
-from ._rule import (
-    choose_objective as choose_objective,
-    default_dim as default_dim,
-    objective_rule as objective_rule,
-)
+from ._rule import choose_objective as choose_objective, default_dim as default_dim
 from ._vmcr2 import VMCR2Settings as VMCR2Settings
 
 OBJECTIVES: dict[str, type[ObjectiveSettings]] = {

@@ -19,6 +19,11 @@ class CESettings(ObjectiveSettings):
     title: ClassVar[str] = "cross-entropy"
     weighs_samples: ClassVar[bool] = True
 
+    @classmethod
+    def rule(cls, num_classes: int, dim: int, batch_size: int) -> dict[str, Any]:
+        """A smaller batch has a noisier mean: its steps are shorter."""
+        return {"lr": min(1.0, batch_size / 1000), "weight_decay": 5e-4}
+
     def build(self, num_classes: int, dim: int, labels: Tensor, batch_size: int) -> Objective:
         """With a new head."""
         capacity = batch_capacity(labels, num_classes, batch_size)

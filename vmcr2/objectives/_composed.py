@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from .._shared import setting
 from ._ce import CESettings
 from ._mcr2 import MCR2Settings
-from ._objective import Objective
-from ._vmcr2 import VMCR2Settings
+from ._objective import Objective, room
+from ._vmcr2 import VMCR2Settings, dictionary_rule
 
 
 def exact_rate_weight(dim: int) -> float:
@@ -34,6 +34,11 @@ class CEMCR2Settings(MCR2Settings):
     rate_weight: float | None = setting(None, at_least=0)
     """λ, the weight of the rate reduction beside the mean cross-entropy. None: 3/d, at least 0.012."""
 
+    @classmethod
+    def rule(cls, num_classes: int, dim: int, batch_size: int) -> dict[str, Any]:
+        """Cross-entropy's steps, and λ."""
+        return CESettings.rule(num_classes, dim, batch_size) | {"rate_weight": exact_rate_weight(dim)}
+
     def build(self, num_classes: int, dim: int, labels: Tensor, batch_size: int) -> Objective:
         """With a new head and an empty memory."""
         weight = exact_rate_weight(dim) if self.rate_weight is None else self.rate_weight
@@ -49,6 +54,12 @@ class CEVMCR2Settings(VMCR2Settings):
 
     rate_weight: float | None = setting(None, at_least=0)
     """λ, the weight of V-MCR²'s loss beside the mean cross-entropy. None: 15/d, at least 0.1."""
+
+    @classmethod
+    def rule(cls, num_classes: int, dim: int, batch_size: int) -> dict[str, Any]:
+        """Cross-entropy's steps, V-MCR²'s dictionary, and λ."""
+        steps = CESettings.rule(num_classes, dim, batch_size)
+        return steps | dictionary_rule(room(dim, num_classes)) | {"rate_weight": variational_rate_weight(dim)}
 
     def build(self, num_classes: int, dim: int, labels: Tensor, batch_size: int) -> Objective:
         """With a new head, and a dictionary that is not latched yet."""

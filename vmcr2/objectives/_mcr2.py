@@ -28,6 +28,11 @@ class MCR2Settings(ObjectiveSettings):
         if 0 < self.memory < batch_size:
             yield f"memory must hold a whole batch: 0, or at least batch_size {batch_size}, got {self.memory!r}"
 
+    @classmethod
+    def rule(cls, num_classes: int, dim: int, batch_size: int) -> dict[str, Any]:
+        """Rates are hundreds of nats: a small factor starts a scale-free network gently."""
+        return {"lr": 0.1, "weight_decay": 5e-4, "loss_scale": 0.05}
+
     def build(self, num_classes: int, dim: int, labels: Tensor, batch_size: int) -> Objective:
         """With an empty memory."""
         loss = MCR2Loss(

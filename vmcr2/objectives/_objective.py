@@ -119,6 +119,11 @@ class ObjectiveSettings(Settings):
         """What is wrong between this section and the batch size, in sentences."""
         return iter(())
 
+    @classmethod
+    def rule(cls, num_classes: int, dim: int, batch_size: int) -> dict[str, Any]:
+        """What suits data that nobody has searched for, by flat name: own settings, learning rate and weight decay."""
+        return {}
+
     def build(self, num_classes: int, dim: int, labels: Tensor, batch_size: int) -> Objective:
         """The objective for a training set with these labels, in batches of ``batch_size``.
 
@@ -126,6 +131,11 @@ class ObjectiveSettings(Settings):
         sets ``fault``.
         """
         raise NotImplementedError
+
+
+def room(dim: int, num_classes: int) -> int:
+    """⌊d/k⌋: the dimensions of a class if all classes are orthogonal and equal, at least 1."""
+    return max(1, dim // num_classes)
 
 
 def batch_capacity(labels: Tensor, num_classes: int, rows: int) -> int | None:

@@ -1,4 +1,4 @@
-"""From classes and batches to an objective and its settings: what holds on data that nobody has tuned for.
+"""From classes and batches to an objective, on data that nobody has tuned for. Its settings are its own ``rule``.
 
 How each number was found, and what it costs to be wrong, is in docs/defaults.md.
 """
@@ -6,9 +6,8 @@ How each number was found, and what it costs to be wrong, is in docs/defaults.md
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from ._composed import exact_rate_weight, variational_rate_weight
+from ._objective import room
 
 ENOUGH = 1.0
 """Samples of a class in a batch, for each dimension that the class has room for, from which the exact rate is used."""
@@ -38,33 +37,3 @@ def choose_objective(class_sizes: Sequence[int], batch_size: int, dim: int) -> s
     classes = len(class_sizes)
     in_a_batch = min(batch_size, sum(class_sizes)) / classes
     return "ce+mcr2" if in_a_batch >= ENOUGH * room(dim, classes) else "ce+vmcr2"
-
-
-def room(dim: int, num_classes: int) -> int:
-    """⌊d/k⌋: the dimensions of a class if all classes are orthogonal and equal, at least 1."""
-    return max(1, dim // num_classes)
-
-
-def objective_rule(objective: str, num_classes: int, dim: int, batch_size: int = 1000) -> dict[str, Any]:
-    """The settings of an objective, and the learning rate and the decay that suit it, by flat name.
-
-    >>> objective_rule("vmcr2", 10, 128)["atoms_per_class"], objective_rule("ce", 10, 128, batch_size=200)
-    (24, {'lr': 0.2, 'weight_decay': 0.0005})
-    """
-    values = _variational(room(dim, num_classes)) if "vmcr2" in objective else {}
-    if "+" in objective:
-        weight = exact_rate_weight if objective == "ce+mcr2" else variational_rate_weight
-        values["rate_weight"] = weight(dim)
-    if objective.startswith("ce"):
-        # a smaller batch has a noisier mean: its steps are shorter
-        return {"lr": min(1.0, batch_size / 1000), "weight_decay": 5e-4} | values
-    # rates are hundreds of nats: a small factor starts a scale-free network gently
-    return {"lr": 0.1, "weight_decay": 2e-3 if objective == "vmcr2" else 5e-4, "loss_scale": 0.05} | values
-
-
-def _variational(dimensions: int) -> dict[str, Any]:
-    """V-MCR² where a class has room for so many dimensions."""
-    values: dict[str, Any] = {"weight": 20.0, "batch_expansion": 0.1, "debias": True}
-    if dimensions == 1:  # one direction for a class: a dictionary of several would spread it
-        return values | {"codes": "flat", "codes_trace": 4.0, "atoms_per_class": 1, "batch_expansion": 0.5}
-    return values | {"codes": "free", "cap_codes_step": True, "atoms_per_class": 2 * dimensions}

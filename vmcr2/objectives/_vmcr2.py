@@ -11,7 +11,7 @@ from torch import Tensor
 from .._shared import setting
 from ..functional import VariationalTerms, mismatch
 from ..losses import VMCR2Loss
-from ._objective import Objective, ObjectiveSettings, batch_capacity
+from ._objective import Objective, ObjectiveSettings, batch_capacity, room
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,11 @@ class VMCR2Settings(ObjectiveSettings):
         if (self.mu is None) == (self.weight is None):
             yield "V-MCR² takes mu or weight (weight = μm/2), one of them"
 
+    @classmethod
+    def rule(cls, num_classes: int, dim: int, batch_size: int) -> dict[str, Any]:
+        """As for exact MCR², with more decay, and a dictionary for the dimensions that a class has room for."""
+        return {"lr": 0.1, "weight_decay": 2e-3, "loss_scale": 0.05} | dictionary_rule(room(dim, num_classes))
+
     def build(self, num_classes: int, dim: int, labels: Tensor, batch_size: int) -> Objective:
         """With a dictionary that is not latched yet."""
         capacity = batch_capacity(labels, num_classes, batch_size)
@@ -76,6 +81,14 @@ class VMCR2Settings(ObjectiveSettings):
             validate=False,
         )
         return VMCR2Objective(self, loss, num_classes=num_classes, capacity=capacity)
+
+
+def dictionary_rule(dimensions: int) -> dict[str, Any]:
+    """Weights and atoms where a class has room for so many dimensions, by flat name."""
+    values: dict[str, Any] = {"weight": 20.0, "batch_expansion": 0.1, "debias": True}
+    if dimensions == 1:  # one direction for a class: a dictionary of several would spread it
+        return values | {"codes": "flat", "codes_trace": 4.0, "atoms_per_class": 1, "batch_expansion": 0.5}
+    return values | {"codes": "free", "cap_codes_step": True, "atoms_per_class": 2 * dimensions}
 
 
 class VMCR2Objective(Objective):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from .._shared import UserError
 from ..data import Source, describe
-from ..objectives import choose_objective, default_dim, objective_rule
+from ..objectives import OBJECTIVES, choose_objective, default_dim
 from ._origins import Given, Values
 
 _SMALL = 16  # pixels: below it a ResNet has nothing to pool
@@ -89,7 +89,7 @@ def rule(facts: Facts, objective: str = "auto", *, on_gpu: bool, **given: Any) -
     else:
         values["objective"] = Given(objective, "given")
     optimizer = decide("optimizer", "sgd", "docs/tuning.md")
-    for name, value in objective_rule(objective, k, dim, batch).items():
+    for name, value in OBJECTIVES[objective].rule(k, dim, batch).items():
         if optimizer == "adamw" and name in _ADAMW:
             decide(name, _ADAMW[name], "usual for AdamW, not searched")
         else:
