@@ -132,7 +132,7 @@ def train(
     else:
         if finished:
             typer.echo(f"{run.folder} was already finished; nothing has changed.")
-        print_summary(run.summary, run.config, run.folder)
+        print_summary(run.summary, run.config, run.folder, warn=finished)  # a run says it itself, once
         if page is not None:
             typer.echo(f"report: {page}")
 

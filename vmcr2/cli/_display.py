@@ -128,8 +128,8 @@ def display_for(*, quiet: bool) -> Iterator[Display]:
             yield LiveDisplay(live)
 
 
-def print_summary(summary: dict[str, Any], config: Config, folder: Path) -> None:
-    """The figures that matter, and where the rest is."""
+def print_summary(summary: dict[str, Any], config: Config, folder: Path, *, warn: bool = True) -> None:
+    """The figures that matter, and where the rest is. ``warn`` repeats the warning of a run, if it has one."""
     table = Table(show_header=False, box=None, pad_edge=False)
     unseen = "test" if "test_accuracy" in summary else "holdout"
     best = maximal_rate_reduction(config.model.dim, DATASETS[config.data.name].classes, eps_sq=config.objective.eps_sq)
@@ -157,7 +157,7 @@ def print_summary(summary: dict[str, Any], config: Config, folder: Path) -> None
         table.add_row(*row)
     console = Console(highlight=False)
     console.print(table)
-    if "warning" in summary:
+    if warn and "warning" in summary:
         console.print(f"warning: {summary['warning']}", markup=False, soft_wrap=True)
     console.print(f"run folder: {folder}", markup=False, soft_wrap=True)
 
