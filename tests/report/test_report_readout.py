@@ -1,4 +1,4 @@
-"""What a run predicts by, features that are not well, and composed objectives: on the page and in the tables."""
+"""What a run predicts by, classes that were not separated, and composed objectives: on the page and in the tables."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def test_a_warning_stands_above_everything_once_for_each_run(tmp_path: Path) -> 
     well = read_run(write_run(tmp_path / "well", seed=2))
     alone = before_the_summary(page([ill[0]]))
     assert alone.count(SHOWN) == 1
-    assert "Its features are not well." in alone
+    assert "Training did not separate the classes." in alone
     together = before_the_summary(page([*ill, well]))
     assert together.count(SHOWN) == 2
-    assert "seed 0: its features are not well." in together
-    assert "seed 2: its features are not well." not in together
-    assert "not well" not in page([well])
+    assert "seed 0: training did not separate the classes." in together
+    assert "seed 2: training did not separate the classes." not in together
+    assert "did not separate" not in page([well])
     # the copies of the table have it too, and nothing else of the page
     assert page([ill[0]]).count("Try the rule") == 3
 

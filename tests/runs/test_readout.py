@@ -1,4 +1,4 @@
-"""What a run predicts by, and what it says if its features are not well."""
+"""What a run predicts by, and what it says if it did not separate the classes."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_runs_of_earlier_versions_predict_by_the_subspace() -> None:
     assert torch.equal(run.predict(images), run.classifier.predict(run.features(images)))
 
 
-# ---- features that are not well
+# ---- classes that were not separated
 
 
 class Ears:
@@ -169,7 +169,7 @@ def test_a_healthy_run_has_none(tmp_path: Path) -> None:
     for objective in ("mcr2", "ce+mcr2"):
         run = fit(quick(objective, epochs=40, eval_every=0), out=tmp_path / objective, listener=ears)
         assert "warning" not in run.summary
-        assert "not well" not in page([read_run(run.folder)])
+        assert "did not separate" not in page([read_run(run.folder)])
     assert ears.notes == []
 
 

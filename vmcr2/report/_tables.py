@@ -15,7 +15,7 @@ Form = Literal["md", "latex", "html"]
 
 
 class Table(NamedTuple):
-    """Column heads, rows of cells, notes under the table, and a sentence for each run whose features are not well."""
+    """Column heads, rows of cells, notes under the table, and a sentence for each run whose training did not separate the classes."""
 
     heads: list[str]
     rows: list[list[str]]
