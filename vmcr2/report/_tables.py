@@ -15,7 +15,7 @@ Form = Literal["md", "latex", "html"]
 
 
 class Table(NamedTuple):
-    """Column heads, rows of cells, notes under the table, and a sentence for each run whose training did not separate the classes."""
+    """Column heads, rows of cells, notes under the table, and a sentence for each run that has a warning."""
 
     heads: list[str]
     rows: list[list[str]]
