@@ -48,8 +48,7 @@ def test_the_schedule_is_dense_at_the_start() -> None:
 
 
 def test_atoms_that_are_followed_are_those_of_latching() -> None:
-    """Three rounds from atoms of other features find almost the energy of exact latching: 0.91 of it in the worst of 200
-    seeds, where the atoms that it starts from have a third."""
+    """Three rounds from other atoms find almost the energy of exact latching: 0.91 of it in the worst of 200 seeds."""
     z, labels = batch(1, 400)
     z = normalize_rows(z)
     start, _ = latch(normalize_rows(torch.randn(400, D, generator=seeded(2))), labels, K, atoms_per_class=S)
