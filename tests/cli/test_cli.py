@@ -601,6 +601,7 @@ def test_evaluate_gives_the_figures_of_the_summary(trained: Trained) -> None:
     assert (said.code, said.err) == (0, "")
     figures = strict(said.out)
     assert figures["test_accuracy"] == trained.summary["test_accuracy"]
+    assert figures.pop("readout") == trained.summary["readout"]
     assert {name: trained.summary[name] for name in figures} == pytest.approx(figures, rel=1e-6)
     assert {"train_delta_r", "batch_delta_r", "within_cosine", "between_cosine"} <= set(figures)
     text = in_process("evaluate", str(trained.folder))
