@@ -18,6 +18,7 @@ class CESettings(ObjectiveSettings):
     name: ClassVar[str] = "ce"
     title: ClassVar[str] = "cross-entropy"
     weighs_samples: ClassVar[bool] = True
+    separates: ClassVar[bool] = False
 
     @classmethod
     def rule(cls, num_classes: int, dim: int, batch_size: int) -> dict[str, Any]:

@@ -110,6 +110,9 @@ class ObjectiveSettings(Settings):
     weighs_samples: ClassVar[bool] = False
     """Whether it is a sum over samples, which can have weights."""
 
+    separates: ClassVar[bool] = True
+    """Whether it maximises a rate reduction: then a small ΔR is a fault."""
+
     eps_sq: float = setting(0.5, above=0)
     """ε², the squared precision. With cross-entropy too: ΔR is measured by it."""
     loss_scale: float = setting(1.0, above=0)

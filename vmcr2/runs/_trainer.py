@@ -127,7 +127,7 @@ class Trainer:
                 folder.append(record)
                 if listener is not None:
                     listener.epoch(record)
-                # a collapsed start is normal; later R_c of a batch still says little, and R says enough
+                # at the start collapsed features are normal. Of a batch only R is judged: its R_c depends on its size
                 problem = self._problem(record["expansion"], None) if epoch + 1 >= _PATIENCE * epochs else None
                 if problem and not said:
                     said = True
@@ -151,7 +151,8 @@ class Trainer:
 
     def _problem(self, expansion: float, compression: float | None) -> str | None:
         """A sentence about features that collapsed or stalled, with what to do; None if they did not."""
-        if self.config.optim.epochs * (len(self.train_split.labels) // self.batch_size) < _ENOUGH_STEPS:
+        steps = self.config.optim.epochs * (len(self.train_split.labels) // self.batch_size)
+        if steps < _ENOUGH_STEPS or not self.config.objective.separates:
             return None
         found = diagnose(
             expansion,
@@ -161,8 +162,7 @@ class Trainer:
             eps_sq=self.config.objective.eps_sq,
             proportions=torch.bincount(self.train_split.labels, minlength=self.num_classes).tolist(),
         )
-        # cross-entropy's features are lines, and ΔR is not what it maximises
-        return None if found is None or self.config.objective.name == "ce" else f"{found}. {ADVICE}"
+        return None if found is None else f"{found}. {ADVICE}"
 
     def record(self, position: Position, spent: float, loop: Loop) -> dict[str, Any]:
         """A line of metrics, if one is due: every ``log_every``-th epoch, the first and the last."""

@@ -21,7 +21,7 @@ _ADVICE = (
 
 def warn_of_bad_features(z: Array, labels: Array, plan: Plan) -> None:
     """One warning if the features of the training samples are collapsed or stalled. Cross-entropy alone has no rate."""
-    if plan.objective.name == "ce":
+    if not plan.objective.separates:
         return
     sizes = np.bincount(labels, minlength=plan.num_classes)
     rates = rate_reduction(torch.as_tensor(z), torch.as_tensor(labels), plan.num_classes, eps_sq=plan.objective.eps_sq)
