@@ -55,6 +55,15 @@ def table(header: list[str], rows: list[list[str]]) -> str:
     return "\n".join([lines[0], "|" + "---|" * len(header), *lines[1:]])
 
 
+def between_marks(page: str, begin: str, end: str, content: str) -> str:
+    """The page with what stands between two marks replaced."""
+    before, mark, rest = page.partition(begin)
+    _, last, after = rest.partition(end)
+    if not mark or not last:
+        raise SystemExit(f"a page must have the marks {begin!r} and {end!r} around its table")
+    return f"{before}{begin}\n{content}\n{end}{after}"
+
+
 def spread(values: list[float]) -> str:
     """Mean ± standard deviation."""
     return f"{np.mean(values):.3f} ± {np.std(values, ddof=1):.3f}"

@@ -13,13 +13,14 @@ import argparse
 import json
 from collections.abc import Sequence
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from vmcr2.sweep import Outcome
 
 from ..ledger._pool import make_all
-from ._maker import NewMaker
+from ._maker import Maker
 from .studies import RESULTS, Trial, decided, lines_of, studies
 
 _KEPT = (
@@ -70,7 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{seconds:6.0f} s  {trial.study} {trial.name}: {shown}", flush=True)
 
     runs: Path = options.runs
-    make_all(missing(wanted), NewMaker(runs), ended, folder=runs, parallel=options.parallel, seconds=options.seconds)
+    make_all(
+        missing(wanted), partial(Maker, runs), ended, folder=runs, parallel=options.parallel, seconds=options.seconds
+    )
 
 
 if __name__ == "__main__":

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from vmcr2.data import Source, open_data
-from vmcr2.runs import Config
 from vmcr2.sweep import Job, Outcome, Runner, prune
 
+from ..ledger.finals import open_whole
 from .studies import Trial
 
 
@@ -17,7 +16,7 @@ class Maker:
 
     def __init__(self, runs: Path) -> None:
         self._runs = runs
-        self._blind, self._whole = Runner(), Runner(_whole)
+        self._blind, self._whole = Runner(), Runner(open_whole)
 
     def __call__(self, trial: Trial, told_to_stop: Callable[[], bool]) -> Outcome:
         """Train, measure, and keep the figures alone."""
@@ -27,18 +26,3 @@ class Maker:
         if outcome.lost is None:
             prune(folder)
         return outcome
-
-
-class NewMaker:
-    """Makes a maker in a worker."""
-
-    def __init__(self, runs: Path) -> None:
-        self.runs = runs
-
-    def __call__(self) -> Maker:
-        """A new one."""
-        return Maker(self.runs)
-
-
-def _whole(config: Config) -> Source:
-    return open_data(config.data.name, config.data.path)

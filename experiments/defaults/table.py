@@ -13,7 +13,7 @@ from vmcr2.functional import maximal_rate_reduction
 from vmcr2.objectives import choose_objective
 
 from .. import loops, tables
-from .._study import table
+from .._study import between_marks, table
 from .studies import LEVELS, OBJECTIVES, PICTURES, RESULTS, decided, lines_of, studies
 
 Line = dict[str, Any]
@@ -177,11 +177,7 @@ def sections() -> dict[str, str]:
 def written(page: str, contents: dict[str, str]) -> str:
     """The page with these tables between their comments."""
     for name, text in contents.items():
-        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name.partition(':')[0]} -->"
-        before, found, rest = page.partition(begin)
-        if not found or end not in rest:
-            raise SystemExit(f"the page must have the marks {begin!r} and {end!r} around its table")
-        page = f"{before}{begin}{text}\n{end}{rest.partition(end)[2]}"
+        page = between_marks(page, f"<!-- {name} -->", f"<!-- end of {name.partition(':')[0]} -->", text)
     return page
 
 

@@ -17,7 +17,7 @@ from vmcr2.functional import default_components
 from vmcr2.report import paper_figures, spread
 from vmcr2.runs import ALL_SETTINGS, Config, UserError
 
-from .._study import table
+from .._study import between_marks, table
 from .rows import OBJECTIVES, RESULTS, Result, Row, result_of, rows
 
 BEGIN, END = "<!-- ledger: written by experiments/ledger/table.py -->", "<!-- end of the ledger -->"
@@ -205,15 +205,6 @@ def literal_cell(results: list[Result], accuracy: str) -> str:
     return f"{summary[accuracy]:.4f}, {trained(results, 0)}"
 
 
-def between_marks(page: str, content: str) -> str:
-    """The page with its table replaced."""
-    before, mark, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not mark or not end:
-        raise SystemExit(f"a page must have the marks {BEGIN!r} and {END!r} around its table")
-    return f"{before}{BEGIN}\n{content}\n{END}{after}"
-
-
 _ROOT = Path(__file__).parents[2]
 PAGES = {_ROOT / "experiments" / "README.md": ledger, _ROOT / "README.md": short}
 
@@ -221,7 +212,7 @@ PAGES = {_ROOT / "experiments" / "README.md": ledger, _ROOT / "README.md": short
 def main() -> None:
     """As the first lines of this file say."""
     for page, content in PAGES.items():
-        page.write_text(between_marks(page.read_text(), content()))
+        page.write_text(between_marks(page.read_text(), BEGIN, END, content()))
         print(page)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from experiments._drawing import draw_all
+from experiments._study import between_marks
 from experiments.ledger import figures, finals, table
 from experiments.ledger.rows import RESULTS, Row, result_of, rows
 from vmcr2.runs import fit, recipe
@@ -254,16 +255,16 @@ def test_the_short_table_has_the_paper_s_rows_beside_ours(tmp_path: Path, monkey
 
 def test_the_marks_keep_the_rest_of_the_page() -> None:
     page = f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n"
-    assert table.between_marks(page, "new") == f"before\n{table.BEGIN}\nnew\n{table.END}\nafter\n"
+    assert between_marks(page, table.BEGIN, table.END, "new") == f"before\n{table.BEGIN}\nnew\n{table.END}\nafter\n"
     with pytest.raises(SystemExit, match="marks"):
-        table.between_marks("a page without marks", "new")
+        between_marks("a page without marks", table.BEGIN, table.END, "new")
 
 
 def test_the_pages_say_what_the_results_say() -> None:
     assert len(table.PAGES) == 2
     for path, content in table.PAGES.items():
         page = path.read_text()
-        assert table.between_marks(page, content()) == page, "run python -m experiments.ledger.table"
+        assert between_marks(page, table.BEGIN, table.END, content()) == page, "run python -m experiments.ledger.table"
         assert table.NOT_YET not in page
     names = {row.named(seed) for row in rows().values() for seed in row.seeds}
     assert {path.stem for path in RESULTS.glob("*.json")} == names, "one result for each run of each row"

@@ -42,14 +42,14 @@ class Facts(NamedTuple):
 
 def facts_of(data: str | Source, held_out: int = 0) -> Facts:
     """Of an opened data set, whose training labels are read; or of a name, as published, in even classes."""
-    total = len(data.train().labels) if isinstance(data, Source) else describe(data).train_size
+    labels = data.train().labels if isinstance(data, Source) else None  # once: it reads the images too
+    total = len(labels) if labels is not None else describe(str(data)).train_size
     if not 0 <= held_out < total:
         raise UserError(f"holdout must be below {total}, the number of training images, got {held_out}")
-    if isinstance(data, Source):
-        sizes = data.train().labels.bincount(minlength=data.num_classes).double()
-        kept = sizes * (1 - held_out / sizes.sum())
+    if isinstance(data, Source) and labels is not None:
+        kept = labels.bincount(minlength=data.num_classes).double() * (1 - held_out / total)
         return Facts(tuple(kept.round().int().tolist()), data.image_shape)
-    info = describe(data)
+    info = describe(str(data))
     return Facts(((info.train_size - held_out) // info.classes,) * info.classes, info.image_shape)
 
 

@@ -11,8 +11,8 @@ from .._shared import CollapseWarning
 from ..functional import diagnose, rate_reduction
 from ._calibration import Array
 from ._training import Plan
+from ._undo import CALLER
 
-_CALLER = 4  # the line that called fit: above are this function, fit, and what undoes a fit that fails
 _ADVICE = (
     "Try a smaller lr or more epochs, then a smaller weight_decay. If that does not help, the columns may say nothing "
     "about the classes."
@@ -34,4 +34,4 @@ def warn_of_bad_features(z: Array, labels: Array, plan: Plan) -> None:
         proportions=sizes.tolist(),
     )
     if found is not None:
-        warnings.warn(f"the features are {found}. {_ADVICE}", CollapseWarning, stacklevel=_CALLER)
+        warnings.warn(f"the features are {found}. {_ADVICE}", CollapseWarning, stacklevel=CALLER)

@@ -9,9 +9,9 @@ import numpy as np
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
-Array = np.ndarray[Any, Any]
+from ._undo import CALLER
 
-_CALLER = 4  # the line that called fit: above are this function, fit, and what undoes a fit that fails
+Array = np.ndarray[Any, Any]
 
 
 def encode(y: Array, classes: Array | None = None) -> tuple[Array, Array]:
@@ -68,7 +68,7 @@ def warn_of_single_samples(classes: Array, codes: Array) -> None:
             f"these classes have one sample, so their subspaces are lines: {shown(single.tolist())}; add samples or "
             "leave the classes out",
             UserWarning,
-            stacklevel=_CALLER,
+            stacklevel=CALLER,
         )
 
 

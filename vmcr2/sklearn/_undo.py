@@ -7,6 +7,8 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+CALLER = 4
+"""``stacklevel`` of a warning from a function that fit calls: above it are fit, and what undoes a fit that fails."""
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
