@@ -27,7 +27,7 @@ def ruled(
 class Numbered:
     """A data set that consists of nothing but numbers."""
 
-    path, class_names = None, ()
+    path, class_names, shape = None, (), (1, 28, 28)
 
     def __init__(self, sizes: tuple[int, ...]) -> None:
         self.labels = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))

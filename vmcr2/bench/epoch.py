@@ -45,13 +45,13 @@ class _RandomImages(Reader):
     def __init__(self, data: str, images: int | None) -> None:
         self.info = DATASETS[data]
         self.count = min(images or self.info.train_size, self.info.train_size)
-        super().__init__(None, tuple(f"class {j}" for j in range(self.info.classes)))
+        channels, height, width = self.info.image_shape
+        shape = (channels, min(height, 32), min(width, 32))
+        super().__init__(None, tuple(f"class {j}" for j in range(self.info.classes)), shape)
 
     def load(self, part: Part) -> Split:
-        channels, height, width = self.info.image_shape
-        shape = (self.count, channels, min(height, 32), min(width, 32))
         generator = torch.Generator().manual_seed(0)
-        pixels = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
+        pixels = torch.randint(0, 256, (self.count, *self.shape), dtype=torch.uint8, generator=generator)
         return Split(pixels, torch.arange(self.count) % self.info.classes)
 
 

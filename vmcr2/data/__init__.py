@@ -6,8 +6,9 @@ from ._errors import DataError
 from ._holdout import hold_out as hold_out, stratified as stratified, with_label_noise as with_label_noise
 from ._pictures import Pictures as Pictures
 from ._settings import DataSettings as DataSettings
-from ._sources import Source, open_data, pack, verify
-from ._split import Part as Part, Reader as Reader, Split
+from ._source import Source
+from ._sources import open_data, pack, verify
+from ._split import Part as Part, Reader as Reader, Shape as Shape, Split
 
 __all__ = ["DATASETS", "DataError", "DataInfo", "Source", "Split", "open_data", "pack", "verify"]
 __all__ += ["augment_crop", "augment_resized_crop", "flip_only", "normalize", "plain"]

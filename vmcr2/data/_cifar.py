@@ -95,7 +95,7 @@ class CifarReader(Reader):
     """One layout in one place."""
 
     def __init__(self, info: DataInfo, layout: Layout, files: Folder | Archive) -> None:
-        super().__init__(files.path, _class_names(layout, files))
+        super().__init__(files.path, _class_names(layout, files), info.image_shape)
         self.info = info
         self.layout = layout
         self.files = files

@@ -13,7 +13,7 @@ class DigitsReader(Reader):
     """1797 images of 8×8. Every class is split 80/20, always in the same way, whatever the seed of a run."""
 
     def __init__(self, info: DataInfo) -> None:
-        super().__init__(None, tuple("0123456789"))
+        super().__init__(None, tuple("0123456789"), info.image_shape)
         self.info = info
 
     def load(self, part: Part) -> Split:

@@ -43,7 +43,7 @@ class IdxReader(Reader):
     """Four files: images and labels of two splits."""
 
     def __init__(self, info: DataInfo, folder: Path) -> None:
-        super().__init__(folder, _CLASS_NAMES[info.name])
+        super().__init__(folder, _CLASS_NAMES[info.name], info.image_shape)
         self.info = info
         self.folder = folder
 

@@ -31,7 +31,7 @@ class PackedReader(Reader):
             raise DataError(f"{path} is not a data set packed by this version: {_again(info)}")
         if metadata.get("name") != info.name:
             raise DataError(f"{path} holds {metadata.get('name')}, not {info.name}: name another file")
-        super().__init__(path, _class_names(metadata.get("class_names", ""), path, info))
+        super().__init__(path, _class_names(metadata.get("class_names", ""), path, info), info.image_shape)
         self.info = info
         self.file = path
         self._recorded: dict[Part, str] = {

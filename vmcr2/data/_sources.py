@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from ._catalogue import DataInfo, describe, needed
@@ -15,7 +13,8 @@ from ._errors import DataError
 from ._files import md5
 from ._idx import find_idx
 from ._packed import PackedReader, packed_name, write_packed
-from ._split import Reader, Split, TrainingOnly, joint_checksum
+from ._source import Source
+from ._split import Reader, Split, joint_checksum
 from ._tiny_imagenet import find_tiny_imagenet
 
 _FINDERS: dict[str, Callable[[DataInfo, Path], Reader | None]] = {
@@ -27,49 +26,6 @@ _FINDERS: dict[str, Callable[[DataInfo, Path], Reader | None]] = {
 }
 # where torchvision puts what it downloads, below the folder it is given
 _SUBFOLDERS = {"mnist": ("MNIST/raw",), "fashion-mnist": ("FashionMNIST/raw",)}
-
-
-@dataclass(frozen=True)
-class Source:
-    """An opened data set. Opening reads only class names; ``train()`` and ``test()`` read only their own files."""
-
-    name: str
-    path: Path | None
-    """the packed file, the raw folder or archive; None for digits, which scikit-learn contains"""
-    class_names: tuple[str, ...]
-    _reader: Reader = field(repr=False, compare=False)
-
-    def train(self) -> Split:
-        """The training images and labels."""
-        return self._reader.read("train")
-
-    def test(self) -> Split:
-        """The test images and labels."""
-        return self._reader.read("test")
-
-    def training_only(self) -> Source:
-        """The same without a way to the test images, for many runs: the training images are read once."""
-        return dataclasses.replace(self, _reader=TrainingOnly(self._reader))
-
-    @property
-    def checksum(self) -> str:
-        """sha256 over the content of both splits. A packed file has it recorded; raw files are read for it."""
-        return joint_checksum(self._reader.checksum("train"), self._reader.checksum("test"))
-
-    @property
-    def train_checksum(self) -> str:
-        """sha256 over the training split alone, for callers that must not read the test images."""
-        return self._reader.checksum("train")
-
-    @property
-    def num_classes(self) -> int:
-        """k."""
-        return len(self.class_names)
-
-    @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """(channels, height, width)."""
-        return describe(self.name).image_shape
 
 
 def open_data(name: str, path: Path | str | None = None) -> Source:
@@ -134,7 +90,7 @@ def verify(name: str, path: Path | str | None = None) -> str:
     source = open_data(name, path)
     train, test = source.train(), source.test()
     remark = _remark(info, source._reader, train, test)
-    shape = "×".join(map(str, source.image_shape))
+    shape = "×".join(map(str, source.sample_shape))
     return (
         f"{name}: {len(train.labels)} + {len(test.labels)} images of {shape}, {source.num_classes} classes, {remark}; "
         f"sha256 {source.checksum}; {source.path or 'embedded in scikit-learn'}"

@@ -14,16 +14,24 @@ from torch import Tensor
 
 from ._errors import DataError
 
-Part = Literal["train", "test"]
+Part = Literal["train", "val", "test"]
+"""A data set has training and test samples. Validation samples are a person's own split, where they made one."""
+Shape = tuple[int, ...]
+"""Of one sample: (channels, height, width) of a picture, (columns,) of a row."""
 
 
 class Split(NamedTuple):
-    """Images and their classes."""
+    """Samples and their classes."""
 
-    images: Tensor
-    """uint8 (N, C, H, W)"""
+    inputs: Tensor
+    """pictures: uint8 (N, C, H, W); rows of a table: float32 (N, columns)"""
     labels: Tensor
     """int64 (N,)"""
+
+    @property
+    def images(self) -> Tensor:
+        """The same as ``inputs``, for sets of pictures."""
+        return self.inputs
 
 
 def make_split(
@@ -44,29 +52,33 @@ def make_split(
 
 
 def split_checksum(split: Split) -> str:
-    """sha256 over shape, pixels and labels; the same wherever the split was read from.
+    """sha256 over shape, pixels or numbers, and labels; the same wherever the split was read from.
 
     >>> one = Split(torch.zeros(1, 1, 2, 2, dtype=torch.uint8), torch.zeros(1, dtype=torch.int64))
     >>> split_checksum(one) == split_checksum(Split(one.images.reshape(1, 1, 1, 4), one.labels))
     False
     """
-    digest = hashlib.sha256(repr(tuple(split.images.shape)).encode())
-    digest.update(split.images.contiguous().numpy().reshape(-1).data)
+    digest = hashlib.sha256(repr(tuple(split.inputs.shape)).encode())
+    digest.update(split.inputs.contiguous().numpy().reshape(-1).data)
     digest.update(split.labels.numpy().astype("<i8").data)
     return digest.hexdigest()
 
 
-def joint_checksum(train: str, test: str) -> str:
-    """One checksum of both splits from one of each."""
-    return hashlib.sha256(f"{train} {test}".encode()).hexdigest()
+def joint_checksum(*checksums: str) -> str:
+    """One checksum of all splits from one of each."""
+    return hashlib.sha256(" ".join(checksums).encode()).hexdigest()
 
 
 class Reader(ABC):
-    """A place that holds both splits; nothing but the class names is read before ``read``."""
+    """A place that holds the splits; of samples nothing is read before ``read``."""
 
-    def __init__(self, path: Path | None, class_names: tuple[str, ...]) -> None:
+    parts: tuple[Part, ...] = ("train", "test")
+    """The splits that it has."""
+
+    def __init__(self, path: Path | None, class_names: tuple[str, ...], shape: Shape) -> None:
         self.path = path
         self.class_names = class_names
+        self.shape = shape
         self._checksums: dict[Part, str] = {}
 
     @abstractmethod
@@ -94,7 +106,7 @@ class TrainingOnly(Reader):
     """Another reader's training images, read once and kept; its test images cannot be reached."""
 
     def __init__(self, reader: Reader) -> None:
-        super().__init__(reader.path, reader.class_names)
+        super().__init__(reader.path, reader.class_names, reader.shape)
         self._reader = reader
         self._kept: Split | None = None
 

@@ -43,7 +43,7 @@ class TinyImageNetReader(Reader):
                 raise DataError(
                     f"{folder / 'wnids.txt'} has the class {wnid!r}, which is no WordNet id: fetch it again"
                 )
-        super().__init__(folder, _class_names(folder / "words.txt", self.wnids))
+        super().__init__(folder, _class_names(folder / "words.txt", self.wnids), info.image_shape)
 
     def load(self, part: Part) -> Split:
         """Every JPEG of one split, decoded. The 100,000 training images take a minute, so pack them."""
