@@ -89,7 +89,8 @@ def test_data_flows_one_way() -> None:
 
 # what a room may import beside torch, the standard library and other rooms
 LIBRARIES = {
-    "data": {"numpy", "safetensors", "sklearn", "PIL", "triton"},  # triton: lazily, where it came with torch
+    # lazily: triton, where it came with torch, and pyarrow, for .parquet files
+    "data": {"numpy", "safetensors", "sklearn", "PIL", "triton", "pyarrow"},
     "models": {"triton"},
     "runs": {"safetensors"},
     "sklearn": {"numpy", "scipy", "sklearn", "rich"},  # rich: the progress bar, where asked for

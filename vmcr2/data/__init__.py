@@ -1,14 +1,18 @@
-"""Data sets as uint8 tensors, packed into one file each, and augmentation on the device."""
+"""Data sets as tensors: the known ones packed into one file each, people's own tables; augmentation on the device."""
 
 from ._augment import augment_crop, augment_resized_crop, flip_only, normalize, plain
 from ._catalogue import DATASETS, DataInfo, describe as describe
 from ._errors import DataError
 from ._holdout import hold_out as hold_out, stratified as stratified, with_label_noise as with_label_noise
 from ._pictures import Pictures as Pictures
+from ._preparation import Preparation
 from ._settings import DataSettings as DataSettings
 from ._source import Source
 from ._sources import open_data, pack, verify
 from ._split import Part as Part, Reader as Reader, Shape as Shape, Split
+from ._table_files import TABLE_SUFFIXES as TABLE_SUFFIXES
+from ._tables import from_table
 
 __all__ = ["DATASETS", "DataError", "DataInfo", "Source", "Split", "open_data", "pack", "verify"]
+__all__ += ["Preparation", "from_table"]
 __all__ += ["augment_crop", "augment_resized_crop", "flip_only", "normalize", "plain"]

@@ -1,0 +1,91 @@
+"""From labels as people write them to class names and class numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ._columns import Column, listed
+from ._errors import DataError
+from ._holdout import stratified
+
+
+def class_texts(labels: Column, what: str) -> NDArray[Any]:
+    """The class of every row as text, None where it is missing; an error for quantities. ``what`` names the column."""
+    if labels.kind == "number":
+        present = labels.values[~np.isnan(labels.values)]
+        fractions = present[present != np.floor(present)]
+        if len(fractions):
+            example = f"{fractions[0]:g}"
+            raise DataError(
+                f"{what} has {len(np.unique(present))} different numbers with fractions such as {example}: it is a "
+                "quantity, not a class; choose another column, or write ranges of it as names (low, high)"
+            )
+        if np.isinf(present).any():
+            raise DataError(f"{what} has an infinite number: it must have classes")
+    elif labels.kind == "other":
+        raise DataError(f"{what} has neither text nor whole numbers: give every row one class")
+    return labels.texts()
+
+
+def class_names_of(texts: Iterable[str], what: str) -> tuple[str, ...]:
+    """The different classes: whole numbers by size, others by alphabet. An error if they cannot be learned."""
+    sizes = Counter(texts)
+    rows, alone = sizes.total(), sum(size == 1 for size in sizes.values())
+    if not sizes:
+        raise DataError(f"{what} is empty in every row: name the column that has the classes")
+    if len(sizes) == 1:
+        raise DataError(f"{what} has one class, {next(iter(sizes))}, in all rows: training needs at least two classes")
+    if 2 * alone > rows:
+        raise DataError(
+            f"{what} has {len(sizes)} different values in {rows} rows, and {alone} of them occur once: it is an id or "
+            "a quantity, not a class; choose another column"
+        )
+    try:
+        return tuple(sorted(sizes, key=int))
+    except ValueError:
+        return tuple(sorted(sizes))
+
+
+def class_numbers(texts: Sequence[str], names: Sequence[str], what: str) -> Tensor:
+    """int64 (rows,): the place of each class among the names. An error for classes that the names do not have."""
+    place = {name: at for at, name in enumerate(names)}
+    unknown = sorted(set(texts) - place.keys())
+    if unknown:
+        raise DataError(
+            f"{what} has classes that the training rows do not have, {listed(unknown)}: "
+            f"remove these rows, or add training rows of them (known: {listed(names, 10)})"
+        )
+    return torch.tensor([place[text] for text in texts], dtype=torch.int64)
+
+
+def held_out(labels: Tensor, num_classes: int, share: float, seed: int) -> Tensor:
+    """Which rows are the test set, (rows,) bool: a share of every class; one row of each stays in training."""
+    if not 0 < share < 1:
+        raise DataError(f"test_share must lie between 0 and 1, got {share}: 0.2 tests on every fifth row")
+    count = max(1, round(share * len(labels)))
+    held = stratified(labels, count, num_classes, seed=seed, keep=1)
+    if not held.any():
+        raise DataError(
+            f"{len(labels)} rows of {num_classes} classes are too few for a test set: add rows of each class"
+        )
+    return held
+
+
+def rare_notes(train: Tensor, test: Tensor, names: Sequence[str]) -> list[str]:
+    """Sentences about classes with one training sample, or without a test sample."""
+    in_train, in_test = (torch.bincount(labels, minlength=len(names)).tolist() for labels in (train, test))
+    said = []
+    alone = [name for name, size in zip(names, in_train, strict=True) if size == 1]
+    if alone:
+        said.append(f"Only one training row has the class {listed(alone)}: add rows, or merge classes.")
+    untested = [name for name, size in zip(names, in_test, strict=True) if not size]
+    if untested:
+        said.append(f"No test row has the class {listed(untested)}: its accuracy cannot be measured.")
+    return said

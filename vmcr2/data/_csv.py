@@ -1,0 +1,150 @@
+"""Reads a .csv file into columns: finds the delimiter, and whether the first line has names."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._columns import MISSING, Column, from_texts, numbers_of, refuse_twins
+from ._errors import DataError
+
+_DELIMITERS = (",", ";", "\t", "|")
+_SAMPLE = 1000  # rows that decide on delimiter and names
+_BLOCK = 10_000  # rows that are texts at a time: a text takes ten times the memory of a number
+
+
+def read_csv(path: Path, as_text: Collection[str] = ()) -> tuple[dict[str, Column], list[str]]:
+    """The columns by name, and notes. Columns ``as_text`` stay texts, even if all of them are numbers."""
+    delimiter = _delimiter(path)
+    sample = list(itertools.islice(_rows(path, delimiter), _SAMPLE))
+    if not sample:
+        raise DataError(f"{path} is empty: name a file with a line of column names and rows below it")
+    named = not _is_data(sample)
+    names = _names(sample[0]) if named else [str(at) for at in range(len(sample[0]))]
+    refuse_twins(names, f"the first line of {path}")
+    numbers = _numbers(path, delimiter, named, keep=[name not in as_text for name in names])
+    texts = _texts(path, delimiter, named, [at for at, column in enumerate(numbers) if column is None])
+    columns: dict[str, Column] = {}
+    for at, name in enumerate(names):
+        parts = numbers[at]
+        if parts is not None:
+            columns[name] = Column("number", np.concatenate(parts) if parts else np.empty(0))
+        elif name in as_text:
+            columns[name] = Column("text", _objects(texts[at]))
+        else:
+            columns[name] = from_texts(texts[at])
+    if not len(next(iter(columns.values()))):
+        raise DataError(f"{path} has column names but no rows: add rows below them")
+    said = [] if named else [f"The first line has no names: the columns are called 0 to {len(names) - 1}."]
+    return columns, said
+
+
+def _rows(path: Path, delimiter: str) -> Iterator[list[str]]:
+    """All lines as cells without blanks around them; empty lines are skipped."""
+    width, reader = 0, None
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            reader = csv.reader(stream, delimiter=delimiter, skipinitialspace=True)
+            for row in reader:
+                if not row or (len(row) == 1 and not row[0].strip()):
+                    continue
+                width = width or len(row)
+                if len(row) != width:
+                    raise DataError(
+                        f"line {reader.line_num} of {path} has {len(row)} cells, but the first line has {width}: "
+                        f"correct that line (a cell with {_shown(delimiter)} inside needs quotes)"
+                    )
+                yield [cell.strip() for cell in row]
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
+        raise DataError(f"{path} is not UTF-8 text (it has the byte 0x{byte:02x}): save it as UTF-8") from None
+    except csv.Error as error:
+        line = reader.line_num if reader else 1
+        raise DataError(f"{path} is not a csv file at line {line} ({error}): correct that line") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}): change its permissions") from error
+
+
+def _delimiter(path: Path) -> str:
+    """The one that cuts most lines of the beginning into as many cells as the first line; a comma if none does."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            lines = [line for line in itertools.islice(stream, 50) if line.strip()]
+    except UnicodeDecodeError:
+        return ","  # the reader says what is wrong
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}): change its permissions") from error
+    if any("\0" in line for line in lines):
+        raise DataError(f"{path} is not a text file: save it as csv, in UTF-8")
+
+    def score(delimiter: str) -> tuple[bool, float, int]:
+        try:
+            widths = [len(row) for row in csv.reader(lines, delimiter=delimiter, skipinitialspace=True) if row]
+        except csv.Error:
+            return False, 0.0, 0
+        alike = sum(width == widths[0] for width in widths) / len(widths) if widths else 0.0
+        return bool(widths) and widths[0] > 1, alike, widths[0] if widths else 0
+
+    return max(_DELIMITERS, key=score)
+
+
+def _is_data(sample: Sequence[Sequence[str]]) -> bool:
+    """Whether the first line is a row: it has numbers, and its texts occur again below, in their own columns."""
+    first = sample[0]
+    if list(first) == [str(at) for at in range(len(first))]:
+        return False  # what pandas writes for an array: names
+    if all(cell in MISSING for cell in first) or all(numbers_of([cell]) is None for cell in first):
+        return False
+    below = [set(cells) for cells in zip(*sample[1:], strict=True)] or [set()] * len(first)
+    return all(numbers_of([cell]) is not None or cell in seen for cell, seen in zip(first, below, strict=True))
+
+
+def _names(first: Sequence[str]) -> list[str]:
+    """An empty name becomes what pandas calls it."""
+    return [name or f"Unnamed: {at}" for at, name in enumerate(first)]
+
+
+def _numbers(path: Path, delimiter: str, named: bool, keep: Sequence[bool]) -> list[list[NDArray[np.float64]] | None]:
+    """Parts of every column that has numbers alone; None for the others."""
+    found: list[list[NDArray[np.float64]] | None] = [[] if number else None for number in keep]
+    for block in _blocks(path, delimiter, named):
+        for at, cells in enumerate(zip(*block, strict=True)):
+            parts = found[at]
+            if parts is not None:
+                part = numbers_of(cells)
+                if part is None:
+                    found[at] = None
+                else:
+                    parts.append(part)
+    return found
+
+
+def _texts(path: Path, delimiter: str, named: bool, wanted: Sequence[int]) -> dict[int, list[str]]:
+    """The cells of these columns: a second reading, because only the last line shows that a column has no text."""
+    found: dict[int, list[str]] = {at: [] for at in wanted}
+    same: dict[str, str] = {}  # one object for every different text
+    for block in _blocks(path, delimiter, named) if wanted else ():
+        for at in wanted:
+            found[at].extend(same.setdefault(row[at], row[at]) for row in block)
+    return found
+
+
+def _blocks(path: Path, delimiter: str, named: bool) -> Iterator[list[list[str]]]:
+    rows = itertools.islice(_rows(path, delimiter), int(named), None)
+    while block := list(itertools.islice(rows, _BLOCK)):
+        yield block
+
+
+def _objects(cells: Sequence[str]) -> NDArray[np.object_]:
+    array = np.empty(len(cells), dtype=object)
+    array[:] = [None if cell in MISSING else cell for cell in cells]
+    return array
+
+
+def _shown(delimiter: str) -> str:
+    return "a tab" if delimiter == "\t" else f"'{delimiter}'"
