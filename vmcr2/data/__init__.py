@@ -2,6 +2,7 @@
 
 from ._augment import augment_crop, augment_resized_crop, flip_only, normalize, plain
 from ._catalogue import DATASETS, DataInfo, describe as describe
+from ._dataset import from_dataset
 from ._errors import DataError
 from ._folder import from_folder
 from ._holdout import hold_out as hold_out, stratified as stratified, with_label_noise as with_label_noise
@@ -13,5 +14,16 @@ from ._split import Part as Part, Reader as Reader, Shape as Shape, Split
 from ._survey import Fit as Fit
 from ._workers import Progress as Progress
 
-__all__ = ["DATASETS", "DataError", "DataInfo", "Source", "Split", "from_folder", "open_data", "pack", "verify"]
+__all__ = [
+    "DATASETS",
+    "DataError",
+    "DataInfo",
+    "Source",
+    "Split",
+    "from_dataset",
+    "from_folder",
+    "open_data",
+    "pack",
+    "verify",
+]
 __all__ += ["augment_crop", "augment_resized_crop", "flip_only", "normalize", "plain"]

@@ -20,7 +20,7 @@ from ._split import Part
 from ._stored_pictures import FORMAT, PictureFile, StoredPictures
 from ._survey import Fit, Plan, Survey
 from ._tree import Picture
-from ._workers import Progress, decoded
+from ._workers import Progress, decoded, decoding_task
 
 _PROBE = 64
 _NAMED = 10  # broken files in a note
@@ -139,10 +139,8 @@ class _Packing:
 
     def _survey(self, files: list[tuple[Path, int]], progress: Progress | None) -> Survey:
         """Of the headers."""
-        from ._decode import Task
-
         survey = Survey()
-        for row, (seen, _) in enumerate(decoded(files, Task())):
+        for row, (seen, _) in enumerate(decoded(files, decoding_task((0, 0, 0)))):
             if not isinstance(seen, str):
                 survey.add(seen)
             if progress is not None and ((row + 1) % _EVERY == 0 or row + 1 == len(files)):
@@ -191,10 +189,8 @@ class _Packing:
         broken: list[tuple[str, str]],
     ) -> dict[Part, Counter[int]]:
         """All pictures that can be decoded; returns how many of each class."""
-        from ._decode import Task
-
-        channels, height, width = plan.shape
-        task = Task(channels, (height, width), plan.fit)
+        channels = plan.shape[0]
+        task = decoding_task(plan.shape, plan.fit)
         kept: dict[Part, Counter[int]] = {part: Counter() for part in self.entry.parts}
         row_bytes = math.prod(plan.shape)
         with closing(decoded(self.files, task)) as pictures:

@@ -113,7 +113,7 @@ def _decode(path: str, task: Task) -> tuple[Seen, bytes]:
 def look(picture: Image.Image, *, turn: bool = True) -> Seen:
     """What the header says; the pixels are not decoded."""
     width, height = picture.size
-    if isinstance(picture, TiffImagePlugin.TiffImageFile):
+    if isinstance(picture, TiffImagePlugin.TiffImageFile) and _ORIENTATION in picture.tag_v2:
         # newer versions of Pillow give the size after rotation, older ones before: the tags are before
         width, height = picture.tag_v2[256], picture.tag_v2[257]
     if turn and width != height and _orientation_in_header(picture) >= _SIDEWAYS:
@@ -191,13 +191,15 @@ def _orientation(picture: Image.Image) -> int:
 
 def _orientation_in_header(picture: Image.Image) -> int:
     """The same without decoding. Pillow decodes a whole PNG in search of EXIF, which may follow the pixels."""
-    if picture.format == "PNG" and "exif" not in picture.info and not _png_has_exif(picture.filename):  # type: ignore[attr-defined]
-        return 1
+    if picture.format == "PNG" and "exif" not in picture.info:
+        path = getattr(picture, "filename", "")  # empty if it was opened from memory
+        if path and not _png_has_exif(Path(path)):
+            return 1
     return _orientation(picture)
 
 
-def _png_has_exif(path: str) -> bool:
-    with Path(path).open("rb") as stream:
+def _png_has_exif(path: Path) -> bool:
+    with path.open("rb") as stream:
         stream.seek(8)
         while len(head := stream.read(8)) == 8:
             if head[4:] == b"eXIf":

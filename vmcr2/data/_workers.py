@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ._errors import DataError
 
@@ -64,11 +64,18 @@ def decoded(files: Sequence[tuple[Path, int]], task: Task, *, workers: int | Non
         threads.shutdown(wait=True, cancel_futures=True)
 
 
-def _decoded_here(paths: list[Path], task: Task) -> Iterator[Decoded]:
+def decoding_task(shape: tuple[int, int, int], fit: str = "exact", **options: Any) -> Task:
+    """A :class:`._decode.Task` for rows of (channels, height, width)."""
     try:
-        from ._decode import decode  # here, so that nothing else imports Pillow
+        from ._decode import Task  # here, so that nothing else imports Pillow
     except ImportError as error:
         raise DataError("reading pictures needs Pillow: pip install pillow") from error
+    return Task(shape[0], shape[1:], fit, **options)
+
+
+def _decoded_here(paths: list[Path], task: Task) -> Iterator[Decoded]:
+    from ._decode import decode
+
     for path in paths:
         yield decode(str(path), task)
 
