@@ -2,7 +2,9 @@
 
 from ._augment import augment_crop, augment_resized_crop, flip_only, normalize, plain
 from ._catalogue import DATASETS, DataInfo, describe as describe
+from ._dataset import from_dataset
 from ._errors import DataError
+from ._folder import from_folder
 from ._holdout import hold_out as hold_out, stratified as stratified, with_label_noise as with_label_noise
 from ._pictures import Pictures as Pictures
 from ._preparation import Preparation
@@ -10,9 +12,11 @@ from ._settings import DataSettings as DataSettings
 from ._source import Source
 from ._sources import open_data, pack, verify
 from ._split import Part as Part, Reader as Reader, Shape as Shape, Split
+from ._survey import Fit as Fit
 from ._table_files import TABLE_SUFFIXES as TABLE_SUFFIXES
 from ._tables import from_table
+from ._workers import Progress as Progress
 
-__all__ = ["DATASETS", "DataError", "DataInfo", "Source", "Split", "open_data", "pack", "verify"]
-__all__ += ["Preparation", "from_table"]
+__all__ = ["DATASETS", "DataError", "DataInfo", "Preparation", "Source", "Split", "open_data", "pack", "verify"]
+__all__ += ["from_dataset", "from_folder", "from_table"]
 __all__ += ["augment_crop", "augment_resized_crop", "flip_only", "normalize", "plain"]

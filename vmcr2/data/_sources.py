@@ -15,7 +15,8 @@ from ._idx import find_idx
 from ._packed import PackedReader, packed_name, write_packed
 from ._source import Source
 from ._split import Reader, Split, joint_checksum
-from ._tiny_imagenet import find_tiny_imagenet
+from ._tiny_imagenet import TinyImageNetReader, find_tiny_imagenet
+from ._workers import Progress
 
 _FINDERS: dict[str, Callable[[DataInfo, Path], Reader | None]] = {
     "mnist": find_idx,
@@ -58,8 +59,11 @@ def open_data(name: str, path: Path | str | None = None) -> Source:
     )
 
 
-def pack(name: str, source: Path | str, target: Path | str) -> Path:
-    """Turn raw files into one file that loads in a second; ``target`` is that file, or the folder to put it in."""
+def pack(name: str, source: Path | str, target: Path | str, *, progress: Progress | None = None) -> Path:
+    """Turn raw files into one file that loads in a second; ``target`` is that file, or the folder to put it in.
+
+    ``progress`` is called while images are decoded, which only Tiny ImageNet needs.
+    """
     info = describe(name)
     if name == "digits":
         raise DataError("digits is embedded in scikit-learn: there is nothing to pack")
@@ -71,6 +75,8 @@ def pack(name: str, source: Path | str, target: Path | str) -> Path:
         target = target / packed_name(info)
     if target.exists():
         raise DataError(f"{target} already exists: remove it, or name another target")
+    if isinstance(reader, TinyImageNetReader):
+        reader.progress = progress
     train, test = reader.read("train"), reader.read("test")
     _remark(info, reader, train, test)  # now, because the md5 of raw files says nothing about the packed one
     write_packed(info, reader.class_names, train, test, target)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -14,11 +14,11 @@ from ._catalogue import DataInfo
 from ._errors import DataError
 from ._files import read_bytes
 from ._split import Part, Reader, Split
-
-if TYPE_CHECKING:
-    from types import ModuleType
+from ._workers import Progress, decoded, decoding_task
 
 _FOLDER = "tiny-imagenet-200"
+_EVERY = 64  # images between two calls of progress
+_BYTES = 2000  # of a usual file
 
 
 def find_tiny_imagenet(info: DataInfo, folder: Path) -> Reader | None:
@@ -35,6 +35,7 @@ class TinyImageNetReader(Reader):
     def __init__(self, info: DataInfo, folder: Path) -> None:
         self.info = info
         self.folder = folder
+        self.progress: Progress | None = None
         self.wnids = _lines(folder / "wnids.txt")
         if not self.wnids or len(set(self.wnids)) != len(self.wnids):
             raise DataError(f"{folder / 'wnids.txt'} is empty or names a class twice: fetch it again")
@@ -46,12 +47,13 @@ class TinyImageNetReader(Reader):
         super().__init__(folder, _class_names(folder / "words.txt", self.wnids), info.image_shape)
 
     def load(self, part: Part) -> Split:
-        """Every JPEG of one split, decoded. The 100,000 training images take a minute, so pack them."""
-        pillow = _pillow()
+        """Every JPEG of one split, decoded by all cores. The 100,000 training images take a while, so pack them."""
         files = self._train_files() if part == "train" else self._test_files()
         images = np.empty((len(files), *self.info.image_shape), np.uint8)
-        for row, (path, _) in enumerate(files):
-            images[row] = _decode(pillow, path, self.info.image_shape)
+        for row, pixels in enumerate(_decoded([path for path, _ in files], self.info.image_shape)):
+            images[row] = pixels
+            if self.progress is not None and ((row + 1) % _EVERY == 0 or row + 1 == len(files)):
+                self.progress(f"decoding {part}", row + 1, len(files))
         return Split(torch.from_numpy(images), torch.tensor([label for _, label in files], dtype=torch.int64))
 
     def _train_files(self) -> list[tuple[Path, int]]:
@@ -79,29 +81,20 @@ class TinyImageNetReader(Reader):
         return files
 
 
-def _pillow() -> ModuleType:
-    try:
-        from PIL import Image  # here, so that nothing else imports Pillow
-    except ImportError as error:
-        raise DataError("reading JPEG files needs Pillow: pip install pillow") from error
-    return Image
-
-
-def _decode(
-    pillow: ModuleType, path: Path, shape: tuple[int, int, int]
-) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    """(3, H, W) bytes; greyscale files, of which there are some, become three equal channels."""
-    try:
-        with pillow.open(path, formats=["JPEG"]) as image:
-            size = image.size  # known from the header: a huge one is refused before it is decoded
-            pixels = np.asarray(image.convert("RGB")) if size == (shape[2], shape[1]) else None
-    except FileNotFoundError:
-        raise DataError(f"{path} is missing: fetch it again") from None
-    except (OSError, SyntaxError, ValueError) as error:
-        raise DataError(f"{path} is not a whole JPEG file ({error}): fetch it again") from error
-    if pixels is None:
-        raise DataError(f"{path} is {size[0]}×{size[1]}, expected {shape[2]}×{shape[1]}: is it another data set's?")
-    return pixels.transpose(2, 0, 1)
+def _decoded(
+    paths: list[Path], shape: tuple[int, int, int]
+) -> Iterator[np.ndarray[tuple[int, ...], np.dtype[np.uint8]]]:
+    """(3, H, W) bytes each; greyscale files, of which there are some, become three equal channels."""
+    task = decoding_task(shape, formats=("JPEG",), turn=False)  # turn: the published files are upright as they are
+    for path, (seen, pixels) in zip(paths, decoded([(path, _BYTES) for path in paths], task), strict=True):
+        if isinstance(seen, str):
+            if not path.exists():
+                raise DataError(f"{path} is missing: fetch it again")
+            raise DataError(f"{path} is not a whole JPEG file ({seen}): fetch it again")
+        if not pixels:
+            size = f"{seen.width}×{seen.height}"
+            raise DataError(f"{path} is {size}, expected {shape[2]}×{shape[1]}: is it another data set's?")
+        yield np.frombuffer(pixels, np.uint8).reshape(shape)
 
 
 def _lines(path: Path) -> list[str]:
