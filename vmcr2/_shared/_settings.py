@@ -30,6 +30,8 @@ class Rule:
     at_most: float | None = None
     only_with: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     """Flat names of other settings, and the values with which this one acts."""
+    idle_with: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    """The same, but the values with which it does not act."""
     unsets: str | None = None
     """Flat name of another setting that this one replaces: the other becomes None."""
     decides: bool = True

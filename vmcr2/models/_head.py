@@ -7,10 +7,13 @@ from torch import Tensor, nn
 from ..functional import full_precision, normalize_rows, working_dtype
 
 
-def reshaping_head(dim: int) -> nn.Sequential:
-    """Architecture 2 of the appendix without its Normalize: 512 pooled channels to d features."""
+def reshaping_head(dim: int, width: int = 512) -> nn.Sequential:
+    """Architecture 2 of the appendix without its Normalize: 512 pooled channels, or another width, to d features.
+
+    The layer between stays at 512: a backbone of few outputs then has room to spread, and one of many stays small.
+    """
     return nn.Sequential(
-        nn.Linear(512, 512, bias=False),  # the BatchNorm after it has a bias
+        nn.Linear(width, 512, bias=False),  # the BatchNorm after it has a bias
         nn.BatchNorm1d(512),
         nn.ReLU(inplace=True),
         nn.Linear(512, dim),

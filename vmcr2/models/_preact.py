@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d
 
 from ..functional import check_count
+from ._backbone import HasBackbone
 from ._fused_norm import norm_relu
 from ._head import reshaping_head, unit_rows
 
@@ -31,7 +32,7 @@ class PreActBlock(nn.Module):
         return out
 
 
-class PreActResNet18(nn.Module):
+class PreActResNet18(HasBackbone):
     """Pre-activation ResNet-18 with a 3×3 stem, then the reshaping layers of Architecture 2; (n, c, h, w) -> (n, dim).
 
     The backbone of Table 3. The stem keeps the resolution: 32×32 images are still 4×4 in the last stage. This costs

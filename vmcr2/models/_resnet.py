@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import cast
 
 from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d
 
 from ..functional import check_count
+from ._backbone import HasBackbone
 from ._convolutions import convolve_3x3, convolve_stem
 from ._fused_norm import norm_alone, norm_relu, norm_relu_pool
 from ._head import reshaping_head, unit_rows
+from ._state import check_fit, copy_state
 
 
 class BasicBlock(nn.Module):
@@ -38,7 +40,7 @@ class BasicBlock(nn.Module):
         return norm_relu(self.bn2, convolve_3x3(self.conv2, out), residual=x)
 
 
-class ResNet18(nn.Module):
+class ResNet18(HasBackbone):
     """torchvision's ResNet-18 without ``fc``, then the reshaping layers of Architecture 2; (n, c, h, w) -> (n, dim).
 
     The stem is ImageNet's (7×7 with stride 2, max-pool); the paper uses it on 32×32 images too. These are 1×1 in the
@@ -91,26 +93,11 @@ class ResNet18(nn.Module):
         ``ValueError``, and then nothing is copied.
         """
         given = {name: value for name, value in state_dict.items() if not name.startswith("fc.")}
-        wanted = {name: value for name, value in self.state_dict().items() if not name.startswith("head.")}
-        missing = [name for name in wanted if name not in given and not name.endswith("num_batches_tracked")]
-        unexpected = [name for name in given if name not in wanted]
-        if missing or unexpected:
-            raise ValueError(
-                f"this state_dict is not from torchvision's resnet18: missing {_names(missing)}; "
-                f"unexpected {_names(unexpected)}"
-            )
-        misshapen = [
-            f"{name} {tuple(value.shape)} instead of {tuple(wanted[name].shape)}"
-            for name, value in given.items()
-            if value.shape != wanted[name].shape
-        ]
-        if misshapen:
-            raise ValueError(f"this state_dict does not fit, because shapes differ: {_names(misshapen)}")
-        self.load_state_dict(given, strict=False)  # strict would require the head
-
-
-def _names(names: Iterable[str], most: int = 8) -> str:
-    """The first few names: another network's state would list a hundred."""
-    listed = list(names)
-    more = f" and {len(listed) - most} more" if len(listed) > most else ""
-    return (", ".join(listed[:most]) + more) or "nothing"
+        wanted = self.backbone_state()
+        check_fit(
+            wanted,
+            given,
+            names="this state_dict is not from torchvision's resnet18",
+            shapes="this state_dict does not fit, because shapes differ",
+        )
+        copy_state(wanted, given)

@@ -74,13 +74,15 @@ class WeightAverage:
 def remake_statistics(network: nn.Module, see: See, batches: Sequence[Tensor]) -> None:
     """Recompute BatchNorm's statistics for the present weights: means over the batches, each seen in training mode.
 
-    It restores the state of the random numbers: measuring a run does not change it.
+    Layers that training mode leaves in evaluation mode are frozen, and keep theirs. It restores the state of the random
+    numbers: measuring a run does not change it.
     """
-    norms = running_norms(network)
-    if not norms:
-        return
     was_training = network.training
     network.train()
+    norms = [norm for norm in running_norms(network) if norm.training]
+    if not norms:
+        network.train(was_training)
+        return
     for norm in norms:
         # to 0, not to torch's variance of 1: adding and subtracting 1 would cost a small variance its digits
         for statistic in (norm.running_mean, norm.running_var, norm.num_batches_tracked):

@@ -24,8 +24,9 @@ class BFloat16Weights:
             for name, layer in layers.items()
             for own, parameter in layer.named_parameters(recurse=False)
         }
-        self.copies = {
-            name: parameter.detach().to(torch.bfloat16).requires_grad_() for name, parameter in self.masters.items()
+        self.copies = {  # of a frozen layer, whose weight needs no gradient, the copy needs none either
+            name: parameter.detach().to(torch.bfloat16).requires_grad_(parameter.requires_grad)
+            for name, parameter in self.masters.items()
         }
         self.gradients = {name: torch.zeros_like(parameter) for name, parameter in self.masters.items()}
 

@@ -17,6 +17,8 @@ class OptimSettings(Settings):
     """The network's optimiser."""
     lr: float = setting(0.1, above=0)
     """Its learning rate, at the schedule's top."""
+    backbone_rate: float = setting(1.0, at_least=0, idle_with={"model": ("mlp", "mnist-cnn")})
+    """The backbone's learning rate as a part of ``lr``; 0 freezes it. The head always learns with ``lr``."""
     momentum: float = setting(0.9, at_least=0, below=1, only_with={"optimizer": ("sgd",)})
     """Of SGD."""
     nesterov: bool = setting(False, only_with={"optimizer": ("sgd",)})

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from .._shared import Aside
 from ..objectives import Objective
 from ._average import WeightAverage
+from ._backbone_rate import BackboneRate
 from ._bfloat16_weights import BFloat16Weights
 from ._dropout import Dropouts
 from ._numerics import Numerics
@@ -68,15 +69,17 @@ class Step:
         """Its labels."""
         self.broken = torch.zeros((), dtype=torch.bool, device=device)
         """Set where features or their gradient were not finite, or the objective found a fault; stays set."""
+        self._backbone = BackboneRate(network, optim.backbone_rate, self.rate)
         self.half = BFloat16Weights(network) if device.type == "cuda" and numerics.bfloat16 else None
         self.forward: Forward = self.featurize
         """May be replaced by a compiled :meth:`featurize`."""
         self.search = False
         """Whether cuDNN tries its algorithms in the first steps."""
         self.parameters: list[Tensor] = [*network.parameters(), *objective.module.parameters()]
-        self.optimizer = optimizer or build_optimizer(optim, self.parameters, self.rate)
+        self.optimizer = optimizer or build_optimizer(optim, self.parameters, self.rate, self._backbone)
         for group in self.optimizer.param_groups:  # of an earlier step too, whose settings may have been others
-            group.update(lr=self.rate, weight_decay=optim.weight_decay if group["decays"] else 0.0)
+            rate = self._backbone.rate if group.get("backbone") else self.rate
+            group.update(lr=rate, weight_decay=optim.weight_decay if group["decays"] else 0.0)
         self.average = WeightAverage(network, objective.module, optim.average) if optim.average else None
         self._dropout = Dropouts(network)
 
@@ -97,6 +100,7 @@ class Step:
         with self.numerics.applied(search=self.search):
             labels = self.samples.labels[self.index]
             self._watch(self._differentiate(labels), labels)
+            self._backbone.follow()
             self.optimizer.step()
             if self.average is not None:
                 self.average.update()
@@ -146,10 +150,11 @@ class Step:
             yield
 
     def settle(self) -> None:
-        """The network as the run keeps it: averaged weights, and its own dropout."""
+        """The network as the run keeps it: averaged weights, its own dropout, and nothing frozen."""
         if self.average is not None:
             self.average.take_over(self._see, self._pass())
         self._dropout.switch(off=False)
+        self._backbone.release()
 
     def _see(self, index: Tensor) -> Tensor:
         # drawn for the epoch after the last: the same whenever it is asked for, also after a resumption
@@ -163,9 +168,14 @@ class Step:
         return [part for part in torch.split(order, len(self.index)) if len(part) == len(self.index)]
 
 
-def build_optimizer(optim: OptimSettings, parameters: list[Tensor], rate: Tensor) -> torch.optim.Optimizer:
+def build_optimizer(
+    optim: OptimSettings, parameters: list[Tensor], rate: Tensor, backbone: BackboneRate
+) -> torch.optim.Optimizer:
     """Fused, with its rate in a tensor: a captured step reads it at every replay. Its groups decay, or do not."""
-    groups = _decay_groups(parameters, optim)
+    groups = _decay_groups([own for own in parameters if not backbone.has(own)], optim)
+    if not backbone.frozen:
+        slower = _decay_groups([own for own in parameters if backbone.has(own)], optim)
+        groups += [{**group, "backbone": True} for group in slower]
     if optim.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=rate, fused=True)
     return torch.optim.SGD(groups, lr=rate, momentum=optim.momentum, nesterov=optim.nesterov, fused=True)
