@@ -2,7 +2,10 @@
 
 from ._augment import augment_crop, augment_resized_crop, flip_only, normalize, plain
 from ._catalogue import DATASETS, DataInfo, describe as describe
+from ._check_table import check_table as check_table
 from ._errors import DataError
+from ._findings import Findings as Findings
+from ._from_arrays import from_arrays
 from ._holdout import hold_out as hold_out, stratified as stratified, with_label_noise as with_label_noise
 from ._pictures import Pictures as Pictures
 from ._preparation import Preparation
@@ -14,5 +17,5 @@ from ._table_files import TABLE_SUFFIXES as TABLE_SUFFIXES
 from ._tables import from_table
 
 __all__ = ["DATASETS", "DataError", "DataInfo", "Source", "Split", "open_data", "pack", "verify"]
-__all__ += ["Preparation", "from_table"]
+__all__ += ["Preparation", "from_arrays", "from_table"]
 __all__ += ["augment_crop", "augment_resized_crop", "flip_only", "normalize", "plain"]
