@@ -20,7 +20,8 @@ from sklearn.model_selection import train_test_split
 from vmcr2.objectives import choose_objective
 from vmcr2.sklearn import RateReductionClassifier, RateReductionEmbedding
 from vmcr2.sklearn._calibration import fit_calibration
-from vmcr2.sklearn._training import NoisyRows, portable
+from vmcr2.sklearn._training import portable
+from vmcr2.training import NoisyRows
 
 QUICK = {"epochs": 20, "hidden": (32,), "dim": 24, "random_state": 0}
 

@@ -2,9 +2,12 @@
 
 from ._augment import augment_crop, augment_resized_crop, flip_only, normalize, plain
 from ._catalogue import DATASETS, DataInfo, describe as describe
+from ._check_table import check_table as check_table
 from ._dataset import from_dataset
 from ._errors import DataError
+from ._findings import Findings as Findings
 from ._folder import from_folder
+from ._from_arrays import from_arrays
 from ._holdout import hold_out as hold_out, stratified as stratified, with_label_noise as with_label_noise
 from ._pictures import Pictures as Pictures
 from ._preparation import Preparation
@@ -18,5 +21,5 @@ from ._tables import from_table
 from ._workers import Progress as Progress
 
 __all__ = ["DATASETS", "DataError", "DataInfo", "Preparation", "Source", "Split", "open_data", "pack", "verify"]
-__all__ += ["from_dataset", "from_folder", "from_table"]
+__all__ += ["from_arrays", "from_dataset", "from_folder", "from_table"]
 __all__ += ["augment_crop", "augment_resized_crop", "flip_only", "normalize", "plain"]

@@ -15,6 +15,8 @@ from ._columns import Column, listed
 from ._errors import DataError
 from ._holdout import stratified
 
+_FEW = 10  # classes of one row that a small table may have by chance
+
 
 def class_texts(labels: Column, what: str) -> NDArray[Any]:
     """The class of every row as text, None where it is missing; an error for quantities. ``what`` names the column."""
@@ -42,7 +44,7 @@ def class_names_of(texts: Iterable[str], what: str) -> tuple[str, ...]:
         raise DataError(f"{what} is empty in every row: name the column that has the classes")
     if len(sizes) == 1:
         raise DataError(f"{what} has one class, {next(iter(sizes))}, in all rows: training needs at least two classes")
-    if 2 * alone > rows:
+    if alone > _FEW and 2 * alone > rows:
         raise DataError(
             f"{what} has {len(sizes)} different values in {rows} rows, and {alone} of them occur once: it is an id or "
             "a quantity, not a class; choose another column"

@@ -15,6 +15,7 @@ from ._errors import DataError
 
 FORMAT = "vmcr2-preparation-1"
 _MOST_VALUES = 50
+_LARGEST = 1e100  # its square still is a float64
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 _ID_NAME = re.compile(r"(?i:unnamed: ?\d*|index|idx|(.*[ _.-])?id)|.*[a-z]I[Dd]")
 Matrix = NDArray[np.float64]
@@ -132,7 +133,15 @@ class Preparation:
         if added and notes is not None:
             notes.append(f"Ignored columns that training did not have: {listed(added)}.")
         parts = [own.transform(table[own.name]) for own in self.prepared]
-        return np.concatenate(parts, axis=1).astype(np.float32)
+        numbers = np.concatenate(parts, axis=1)
+        outside = np.abs(numbers) > np.finfo(np.float32).max
+        if outside.any():
+            row, at = np.argwhere(outside)[0]
+            raise DataError(
+                f"the column {self.columns[at]} has a number in row {row + 1} that is far outside the training rows: "
+                "correct it, or leave it empty"
+            )
+        return numbers.astype(np.float32)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -222,12 +231,12 @@ def _learn_numbers(columns: Mapping[str, Column]) -> dict[str, Prepared]:
         return {}
     matrix = np.stack([column.values for column in columns.values()], axis=1)
     imputer = SimpleImputer(strategy="median").fit(matrix)
-    with np.errstate(over="ignore", invalid="ignore"):  # looked at below
+    with np.errstate(over="ignore", invalid="ignore"):  # numbers so large are refused below
         scaler = StandardScaler().fit(imputer.transform(matrix))
     learned = {}
     for at, name in enumerate(columns):
         mean, scale = float(scaler.mean_[at]), float(scaler.scale_[at])
-        if not np.isfinite((mean, scale)).all():
+        if np.nanmax(np.abs(matrix[:, at])) > _LARGEST:
             raise DataError(f"the column {name} has numbers too large to standardise: divide it by a constant")
         missing = int(columns[name].missing.sum())
         learned[name] = Prepared(name, "number", float(imputer.statistics_[at]), mean, scale, missing=missing)

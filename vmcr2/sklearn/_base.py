@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import math
 from collections.abc import Callable, Iterator
 from numbers import Integral
 from typing import Any
@@ -16,20 +15,16 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 from torch import nn
 
-from ..objectives import OBJECTIVES, choose_objective, default_dim
+from ..objectives import OBJECTIVES, choose_objective, default_dim, rows_rule
 from ..training import OptimSettings
 from ._arguments import number, one_of, usable_device, whole, widths
 from ._calibration import Array
 from ._training import (
-    LR,
-    MOST_EPOCHS,
-    WEIGHT_DECAY,
     Featurizer,
     Plan,
     Samples,
     Trainer,
     build_network,
-    default_rate_weight,
     objective_settings,
 )
 
@@ -59,29 +54,11 @@ class RateReductionBase(BaseEstimator):  # type: ignore[misc]
         batch_size = whole("batch_size", self.batch_size)
         if name == AUTO:
             name = chosen or choose_objective(sizes.tolist(), batch_size, dim)
-        epochs = default_epochs(samples, batch_size) if self.epochs is None else self.epochs
-        atoms = min(12, dim, max(2, 2 * dim // k)) if self.atoms_per_class is None else self.atoms_per_class
-        rate_weight = default_rate_weight(dim, samples / k) if self.rate_weight is None else self.rate_weight
-        decay = WEIGHT_DECAY[name] if self.weight_decay is None else self.weight_decay
+        values = rows_rule(name, k, dim, samples, batch_size) | self._given()
+        steps = {key: values.pop(key) for key in list(values) if key in OptimSettings.known()}
         return Plan(
-            objective=objective_settings(
-                name,
-                eps_sq=number("eps_sq", self.eps_sq),
-                debias=True,
-                weight=number("weight", self.weight),
-                batch_expansion=number("batch_expansion", self.batch_expansion, zero=True),
-                atoms_per_class=whole("atoms_per_class", atoms),
-                rate_weight=number("rate_weight", rate_weight, zero=True),
-            ),
-            optim=OptimSettings(
-                lr=number("lr", LR[name] if self.lr is None else self.lr),
-                momentum=0.9,
-                nesterov=True,
-                weight_decay=number("weight_decay", decay, zero=True),
-                schedule="cosine",
-                epochs=whole("epochs", epochs),
-                batch_size=batch_size,
-            ),
+            objective=objective_settings(name, **values),
+            optim=OptimSettings(**steps, batch_size=batch_size),
             num_classes=k,
             dim=dim,
             hidden=widths(self.hidden) if self.network is None else (),
@@ -89,6 +66,21 @@ class RateReductionBase(BaseEstimator):  # type: ignore[misc]
             device=usable_device(self.device),
             seed=seed,
         )
+
+    def _given(self) -> dict[str, Any]:
+        """The settings among the arguments, checked; those that are None are for the rule to decide."""
+        given: dict[str, Any] = {
+            "eps_sq": number("eps_sq", self.eps_sq),
+            "weight": number("weight", self.weight),
+            "batch_expansion": number("batch_expansion", self.batch_expansion, zero=True),
+        }
+        for name in ("epochs", "atoms_per_class"):
+            if (value := getattr(self, name)) is not None:
+                given[name] = whole(name, value)
+        for name in ("lr", "weight_decay", "rate_weight"):
+            if (value := getattr(self, name)) is not None:
+                given[name] = number(name, value, zero=name != "lr")
+        return given
 
     def _new_trainer(self, X: Array, plan: Plan, labels: torch.Tensor) -> Trainer:
         """A trainer for these rows. ``labels`` say how large the classes of a batch can become."""
@@ -171,12 +163,6 @@ class RateReductionBase(BaseEstimator):  # type: ignore[misc]
 def weighs_samples(objective: str) -> bool:
     """Whether an objective has a term for every sample: cross-entropy, alone or beside a rate reduction."""
     return "ce" in objective.split("+")
-
-
-def default_epochs(samples: int, batch_size: int) -> int:
-    """About 300 steps: at most 100 epochs, at least 30."""
-    steps = math.ceil(samples / batch_size)
-    return max(30, min(MOST_EPOCHS, 300 // steps))
 
 
 @contextlib.contextmanager

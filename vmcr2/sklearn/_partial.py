@@ -10,12 +10,13 @@ import torch
 from sklearn.utils.validation import validate_data
 
 from ..classifiers import NearestSubspace
+from ..objectives import WHOLE_WEIGHT
 from ._arguments import whole
 from ._calibration import RECENT, Array, Calibration
 from ._labels import encode, log_weights, partial_classes
 from ._readout import Readout, head_of
 from ._scores import with_moments
-from ._training import MANY, Trainer, portable
+from ._training import Trainer, portable
 from ._undo import undone_on_failure
 
 _KEPT = 0.9
@@ -67,7 +68,7 @@ class PartialFit(Readout):
         """A trainer, and nothing to calibrate on yet. After ``fit`` it has the fitted network, head and dictionary."""
         k, fitted = len(sizes), self._fitted_trainer
         # more rows will come: the first ones do not say how many a class will have
-        expected = np.full(k, max(MANY, -(-whole("batch_size", self.batch_size) // k)))
+        expected = np.full(k, max(WHOLE_WEIGHT, -(-whole("batch_size", self.batch_size) // k)))
         plan = self._checked_plan(expected, fitted.plan.objective.name if fitted else None)
         self._recent: tuple[Array, Array, Array] = (np.empty((0, k)), np.empty(0, dtype=np.int64), np.empty(0))
         self._trainer = fitted or self._new_trainer(X, plan, torch.arange(k))

@@ -18,6 +18,7 @@ from ..objectives import OBJECTIVES, ObjectiveSettings
 from ..training import (
     Engine,
     Loop,
+    NoisyRows,
     Numerics,
     OptimSettings,
     Rows,
@@ -30,14 +31,6 @@ from ..training import (
 )
 from ._calibration import Array
 
-MOST_EPOCHS = 100
-LR = {"vmcr2": 0.3, "mcr2": 0.03, "ce": 0.3, "ce+mcr2": 0.3, "ce+vmcr2": 0.3}
-WEIGHT_DECAY = {"vmcr2": 2e-3, "mcr2": 5e-4, "ce": 5e-4, "ce+mcr2": 5e-4, "ce+vmcr2": 5e-4}
-LOSS_SCALE = {"vmcr2": 0.05}
-INPUT_NOISE = 0.5
-_RATE_SHARE = 10.0
-MANY = 50
-"""Samples per class from which a rate has its whole weight. It spreads the few samples of smaller classes apart."""
 LOG_POINTS = 20
 """Entries of the loss curve: the value of a rate reduction costs as much as a step, so not every step has one."""
 
@@ -56,20 +49,11 @@ class Plan:
     seed: int
 
 
-def default_rate_weight(dim: int, samples_per_class: float) -> float:
-    """λ of the composed objectives on tables: 10/d, and less with few samples per class.
-
-    >>> default_rate_weight(100, 80), default_rate_weight(100, 25)
-    (0.1, 0.05)
-    """
-    return _RATE_SHARE / dim * min(1.0, samples_per_class / MANY)
-
-
 def objective_settings(name: str, **given: Any) -> ObjectiveSettings:
     """The settings of an objective. Values that it does not have are ignored."""
     kind = OBJECTIVES[name]
     own = {key: value for key, value in given.items() if key in kind.known()}
-    return kind(loss_scale=LOSS_SCALE.get(name, 1.0), **own)
+    return kind(**own)
 
 
 @dataclass(frozen=True)
@@ -88,20 +72,6 @@ class Samples:
         if self.draw is None:
             return epoch_order(len(self.x), seed, epoch)
         return torch.multinomial(self.draw, len(self.x), replacement=True, generator=order_generator(seed, epoch))
-
-
-class NoisyRows(Rows):
-    """Rows that are trained on with Gaussian noise, drawn again for every batch. They are measured without."""
-
-    def __init__(self, x: Tensor, labels: Tensor, spread: Tensor) -> None:
-        super().__init__(x, labels)
-        self.spread = spread
-        """The noise's standard deviation in every column."""
-
-    def training_batch(self, index: Tensor, draw: Tensor) -> Tensor:
-        """The rows of ``index`` and noise."""
-        x = super().training_batch(index, draw)
-        return x + self.spread * torch.randn_like(x)
 
 
 class Featurizer(nn.Module):

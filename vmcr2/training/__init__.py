@@ -10,6 +10,7 @@ from ._numerics import (
 )
 from ._samples import (
     Inputs as Inputs,
+    NoisyRows as NoisyRows,
     Rows as Rows,
     Samples as Samples,
     embed as embed,

@@ -51,6 +51,20 @@ class Rows:
         return self.x[index]
 
 
+class NoisyRows(Rows):
+    """Rows that are trained on with Gaussian noise, drawn again for every batch. They are measured without."""
+
+    def __init__(self, x: Tensor, labels: Tensor, spread: Tensor) -> None:
+        super().__init__(x, labels)
+        self.spread = spread
+        """The noise's standard deviation in every column."""
+
+    def training_batch(self, index: Tensor, draw: Tensor) -> Tensor:
+        """The rows of ``index`` and noise."""
+        x = super().training_batch(index, draw)
+        return x + self.spread * torch.randn_like(x)
+
+
 @torch.no_grad()
 def embed(network: nn.Module, inputs: Inputs, numerics: Numerics) -> Tensor:
     """Features of every sample, in order, in evaluation mode. The network's mode is restored."""
