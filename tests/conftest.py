@@ -40,3 +40,9 @@ def _on_the_cpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     if not request.node.get_closest_marker("gpu"):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packed pictures of tests do not go to the person's own cache; what one test packs, others may use."""
+    monkeypatch.setenv("VMCR2_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))

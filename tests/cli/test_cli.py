@@ -155,7 +155,8 @@ def test_the_run_folder_is_complete(trained: Trained) -> None:
     manifest = strict((trained.folder / "manifest.json").read_text())
     source = open_data("digits")
     assert manifest["seed"] == 3
-    assert manifest["data"] == {"name": "digits", "train_checksum": source.train_checksum, "path": None}
+    about = {"name": "digits", "train_checksum": source.train_checksum, "path": None, "title": "", "notes": []}
+    assert manifest["data"] == about | {"sample_shape": [1, 8, 8], "class_names": list("0123456789")}
     metrics = [strict(line) for line in (trained.folder / "metrics.jsonl").read_text().splitlines()]
     assert [record["epoch"] for record in metrics] == [1, 2]
     for record in metrics:
@@ -203,7 +204,7 @@ def test_plain_lines_where_the_output_is_no_terminal() -> None:
         assert f"R {record['expansion']:.1f}  R_c {record['compression']:.1f}" in line
         assert f"ΔR {record['batch_delta_r']:.1f} (batch)" in line
         assert re.search(r"M [\d.e+]+  ", line)
-        assert re.search(r"[\d,]+ images/s(  \d+ s left)?$", line)
+        assert re.search(r"[\d,]+ samples/s(  \d+ s left)?$", line)
         assert line.endswith(" s left") == (record["epoch"] > 1), "the first epoch has the start-up in it"
     assert f"hold-out {metrics[1]['holdout_accuracy']:.4f}" in lines[2]
     assert "hold-out" not in lines[1]
@@ -228,7 +229,7 @@ def test_a_long_run_prints_about_twenty_lines(capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.parametrize("width", [80, 200])
 def test_the_live_display_shows_all_its_figures(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Epoch, R, R_c, ΔR, M, hold-out accuracy, images/s and the time left, also in a terminal of 80 columns."""
+    """Epoch, R, R_c, ΔR, M, hold-out accuracy, samples/s and the time left, also in a terminal of 80 columns."""
     seen = io.StringIO()
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     console = Console(file=seen, force_terminal=True, width=width, color_system=None)
@@ -248,7 +249,7 @@ def test_the_live_display_shows_all_its_figures(width: int, monkeypatch: pytest.
         display.epoch(record | {"epoch": 20, "train_delta_r": 26.4, "holdout_accuracy": 0.985})
         display.epoch(record)
     shown = re.split(r"\x1b\[2K|\x1b\[1A|\r", seen.getvalue().rstrip())[-1]  # the last frame, of one line or more
-    for figure in ("30/200", "R 62.2", "R_c 29.1", "ΔR 33.1", "M 1.53e+05", "hold-out 0.985", "23,585 images/s"):
+    for figure in ("30/200", "R 62.2", "R_c 29.1", "ΔR 33.1", "M 1.53e+05", "hold-out 0.985", "23,585 samples/s"):
         assert figure in shown
     assert re.search(r"\d:\d\d:\d\d|-:--:--", shown)
 
@@ -389,7 +390,8 @@ def mistake(tmp_path: Path) -> Callable[..., None]:
             ("train", "--objective", "ce", "--set", "weight=3"),
             ("weight acts with vmcr2 or ce+vmcr2 only, and the objective is ce: leave it out",),
         ),
-        (("train", "--data", "x"), ("digits is part of scikit-learn and needs no path", "leave --data")),
+        (("train", "--data", "x"), ("there is no folder or file x",)),
+        (("train", "digits", "--data", "x"), ("digits is part of scikit-learn and needs no path", "leave --data")),
         (("data", "verify", "digits", "--data", "x"), ("needs no path",)),
         (("train", "--epochs", "0"), ("epochs must be at least 1",)),
         (("train", "--seed", "-1"), ("seed must be at least 0",)),
@@ -470,7 +472,8 @@ def test_settings_that_cannot_run_are_found_before_anything_is_written(
 @pytest.mark.parametrize("name", ["[bold]x[/bold]", ":x:", "a" * 300])
 def test_the_sentence_repeats_what_was_typed(mistake: Callable[..., None], name: str) -> None:
     """No markup, no emoji, no wrapping."""
-    mistake("train", name, words=(f"there is no recipe '{name}'",))
+    what = f"folder or file {name}" if "/" in name else f"recipe '{name}'"
+    mistake("train", name, words=(f"there is no {what}",))
 
 
 @pytest.mark.parametrize(

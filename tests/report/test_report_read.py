@@ -164,7 +164,7 @@ def test_the_most_confused() -> None:
 
 
 def test_the_confusion_s_sentence_says_which_images(made: dict[str, Path]) -> None:
-    for name, word in (("plain", "test images"), ("holdout", "hold-out images")):
+    for name, word in (("plain", "test samples"), ("holdout", "hold-out samples")):
         run = read_run(made[name])
         table = run.tensors["confusion"]
         said = confusion_sentence(run, table, run.names())

@@ -93,7 +93,7 @@ def subspace_source() -> Source:
     splits = {"train": split(600), "test": split(150)}
 
     class Reader:
-        path, class_names = None, ("a", "b", "c")
+        path, class_names, shape = None, ("a", "b", "c"), (1, 4, 3)
 
         def read(self, part: str) -> Split:
             return splits[part]
@@ -101,12 +101,7 @@ def subspace_source() -> Source:
         def checksum(self, part: str) -> str:
             return part
 
-    class Planes(Source):
-        @property
-        def image_shape(self) -> tuple[int, int, int]:
-            return (1, 4, 3)
-
-    return Planes("planes", None, ("a", "b", "c"), Reader())  # type: ignore[arg-type]
+    return Source("planes", None, ("a", "b", "c"), Reader())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -325,7 +320,7 @@ def test_a_finished_run_over_other_data_is_returned_with_a_word(finished: Finish
 def test_evaluating_over_other_data_says_so(
     finished: Finished, monkeypatch: pytest.MonkeyPatch, others: Source
 ) -> None:
-    monkeypatch.setattr("vmcr2.runs._fit.open_data", lambda name, path: others)
+    monkeypatch.setattr("vmcr2.runs._fit.open_settings", lambda settings: others)
     with pytest.warns(UserWarning, match=r"its summary\.json has the figures of the old data"):
         assert evaluate_run(finished("vmcr2").folder, device="cpu")["test_accuracy"] < 1
 

@@ -16,6 +16,7 @@ SMALL: dict[str, Any] = {"epochs": 2, "hidden": (16,), "dim": 16, "eval_every": 
 ASIDE: list[dict[str, Any]] = [
     {"engine": "eager"},
     {"compile": "no"},
+    {"stream": "yes"},
     {"log_every": 1},
     {"eval_every": 1},
     {"checkpoint_seconds": 0.0},

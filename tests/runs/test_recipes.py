@@ -354,5 +354,5 @@ def test_an_unknown_name_offers_the_nearest(name: str, near: str) -> None:
 
 
 def test_a_name_near_to_nothing_says_where_the_list_is() -> None:
-    with pytest.raises(UserError, match=r"^there is no recipe 'xyzzy' \(`vmcr2 recipes` lists all\)$"):
+    with pytest.raises(UserError, match=r"^there is no recipe 'xyzzy' \(`vmcr2 recipes` lists all\), and no folder"):
         find_recipe("xyzzy")

@@ -14,7 +14,11 @@ from vmcr2.runs._retired import RETIRED
 OLD = Path(__file__).parent / "old_folders"
 OBJECTIVES = ("vmcr2", "mcr2", "ce")
 """Of vmcr2 0.1."""
-SINCE = {"decay_all": True, "label_noise": 0.0, "least_area": 0.08, "readout": "auto"}
+SINCE = {
+    **{"decay_all": True, "label_noise": 0.0, "least_area": 0.08, "readout": "auto", "stream": "auto"},
+    **{"stored_size": 0, "channels": 3, "fit": "crop", "label": None, "test_path": None, "test_share": 0.2},
+    **{"split_seed": 0, "validation": False, "input_noise": 0.0},
+}
 """Settings that came later, at what vmcr2 0.1 did."""
 OTHER: dict[str, Any] = {
     **{"mu_end": 0.5, "weight_end": 40.0, "batch_expansion_end": 0.5, "nu_dictionary_end": 1.0, "nu_codes_end": 1.0},

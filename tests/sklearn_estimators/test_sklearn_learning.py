@@ -23,7 +23,7 @@ from vmcr2.data import open_data
 from vmcr2.objectives import VMCR2Settings, default_dim
 from vmcr2.sklearn import NearestSubspaceClassifier, RateReductionClassifier, RateReductionEmbedding
 from vmcr2.sklearn._calibration import fit_calibration
-from vmcr2.sklearn._training import even_batch
+from vmcr2.training import even_batch
 
 PIXELS = {"standardize": False, "random_state": 0}
 FOLDS = StratifiedKFold(5, shuffle=True, random_state=0)

@@ -31,11 +31,13 @@ class Rule:
     only_with: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     """Flat names of other settings, and the values with which this one acts."""
     idle_with: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    """The same, but the values with which it does not act."""
+    """Flat names of other settings, and the values with which this one does nothing."""
     unsets: str | None = None
     """Flat name of another setting that this one replaces: the other becomes None."""
     decides: bool = True
     """Whether it can change what is learned. Where a run is made, how fast, and how often it is measured cannot."""
+    decides_with: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    """Flat names of other settings, and the values with which it does decide, though else it does not."""
 
 
 def setting(default: Any, **rule: Any) -> Any:

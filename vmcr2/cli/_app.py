@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from .._version import __version__
+from ..data import Source
 from ..objectives import OBJECTIVES
 from ..runs import (
     AUTO,
@@ -24,11 +25,14 @@ from ..runs import (
     evaluate_run,
     find_recipe,
     fit,
+    is_own_data,
     read_position,
+    read_settings,
 )
 from ._bench import bench_app
 from ._data import data_app
 from ._display import display_for, print_summary
+from ._own import describe, open_shown, own_data
 from ._report import PAGE, report, report_after
 from ._settings import OBJECTIVE_HELP, find_config, given_changes, names_of, refuse_twice
 from ._sweep import sweep
@@ -85,9 +89,38 @@ def _root(
 @app.command()
 def train(
     recipe: Annotated[
-        str | None, typer.Argument(help="A recipe's name, or a data set's: see `vmcr2 recipes`. digits by default.")
+        str | None,
+        typer.Argument(
+            metavar="[DATA]",
+            help="Your folder of pictures or your table; or the name of a recipe or a known data set: see "
+            "`vmcr2 recipes`. digits by default.",
+        ),
     ] = None,
-    data: Annotated[Path | None, typer.Option(help="Where the data are: a packed file or a folder.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Where the files of a known data set are: a packed file or a folder.")
+    ] = None,
+    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="A table's column with the classes.")] = None,
+    test: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A table with the test rows; by default a fifth of the rows.")
+    ] = None,
+    image_size: Annotated[
+        int | None, typer.Option(help="Height and width that a folder's pictures are resized to, once.")
+    ] = None,
+    channels: Annotated[int | None, typer.Option(help="Of a folder's pictures: 3 for colour, 1 for grey.")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="A picture that cannot be read is an error.")] = False,
+    validation: Annotated[
+        bool, typer.Option("--validation", help="Measure on the data's own validation samples, not on the test set.")
+    ] = False,
+    model: Annotated[
+        str | None,
+        typer.Option(help="mlp, resnet18, …; your own as package.module:factory; torchvision:NAME or timm:NAME."),
+    ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="First weights of the backbone: .safetensors, .pt or .pth.")
+    ] = None,
+    start_from: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="A finished run, whose weights are the first ones.")
+    ] = None,
     objective: Annotated[str | None, typer.Option(help=OBJECTIVE_HELP)] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; runs/NAME-SEED-TIME by default.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the data; the recipe's by default.")] = None,
@@ -102,9 +135,12 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Train with a recipe, evaluate, and make a report.
+    """Train, evaluate, and make a report: on your own data by a rule, or on a known data set by its recipe.
 
     \b
+    vmcr2 train photos                            a folder with a folder of pictures for each class
+    vmcr2 train flowers.csv --label species       a table
+    vmcr2 train photos --model mynet:make         with your own network
     vmcr2 train                                   digits (part of scikit-learn), V-MCR²
     vmcr2 train digits --objective ce             the same with cross-entropy
     vmcr2 train cifar10 --objective auto          by a rule from the data
@@ -112,16 +148,30 @@ def train(
     vmcr2 train cifar100 --holdout 5000 --set lr=0.1 --set weight=10
     vmcr2 train --resume --out runs/mine          continue where it stopped
     """
-    changes = given_changes(data, epochs=epochs, holdout=holdout, seed=seed, device=device)
+    own = own_data(recipe, data)
+    changes = given_changes(
+        None if own else data,
+        **{"epochs": epochs, "holdout": holdout, "seed": seed, "device": device, "label": label, "test_path": test},
+        **{"image_size": image_size, "channels": channels, "validation": validation or None},
+        **{"model": model, "weights": weights, "start_from": start_from},
+    )
     if resume and out is None:
         raise UserError("--resume needs --out: the folder of the run to continue")
-    config = _configured(recipe, objective, changes, set_ or [], out if resume else None)
+    if strict and own is None:
+        raise UserError("--strict is for a folder of your own pictures: leave it out")
+    source: Source | None = None
+    if out is not None and resume and RunFolder(out).config.exists():
+        config = _resumed(out, recipe, objective, {**changes, **({"data": data} if data else {})}, set_ or [])
+    else:
+        config, source = _configured(own, recipe, objective, changes, set_ or [], strict)
+    if source is not None and not as_json:
+        describe(source, config)
     finished = out is not None and resume and RunFolder(out).finished
     with display_for(quiet=as_json) as listener:
         if out is not None and resume and not out.exists():
             listener.note(f"there is no run in {out} yet: starting a new one")
         try:
-            run = fit(config, out=out, resume=resume, listener=listener)
+            run = fit(config, out=out, resume=resume, listener=listener, source=source)
         except KeyboardInterrupt:
             _complain(_stopped(listener.folder or out))
             raise typer.Exit(130) from None
@@ -148,27 +198,47 @@ def _stopped(folder: Path | None) -> str:
 
 
 def _configured(
-    recipe: str | None, objective: str | None, changes: dict[str, Any], settings: list[str], resumed: Path | None
-) -> Config:
+    own: str | None,
+    recipe: str | None,
+    objective: str | None,
+    changes: dict[str, Any],
+    settings: list[str],
+    strict: bool,
+) -> tuple[Config, Source | None]:
+    """The configuration of a new run; with the opened data, if they are a person's own."""
     refuse_twice(own=changes, set=names_of(settings))
     if objective not in (None, AUTO, *OBJECTIVES):
         raise UserError(f"--objective takes {', '.join(OBJECTIVES)} or {AUTO}, got {objective!r}")
-    if resumed is not None and RunFolder(resumed).config.exists():
-        if changes or settings or objective is not None:
-            raise UserError(f"--resume uses the settings of {resumed}: leave all other settings out")
-        config = RunFolder(resumed).read_config()
-        if recipe is not None and find_recipe(recipe).config.recipe != config.recipe:
-            raise UserError(
-                f"{resumed} is a run of {config.recipe or config.data.name}, not of {recipe}: leave the recipe out"
-            )
+    if own is None:
+        return find_config(recipe or "digits", objective, changes, settings), None
+    source = open_shown(own, read_settings(settings) | changes, strict=strict)
+    return find_config(source, objective, changes, settings), source
+
+
+def _resumed(
+    out: Path, recipe: str | None, objective: str | None, changes: dict[str, Any], settings: list[str]
+) -> Config:
+    """The configuration of a run that is continued."""
+    if changes or settings or objective is not None:
+        raise UserError(f"--resume uses the settings of {out}: leave all other settings out")
+    config = RunFolder(out).read_config()
+    if recipe is None:
         return config
-    return find_config(recipe or "digits", objective, changes, settings)
+    if is_own_data(recipe):
+        same, of = str(Path(recipe).expanduser().resolve()) == config.data.path, config.data.path or config.data.name
+    else:
+        same, of = find_recipe(recipe).config.recipe == config.recipe, config.recipe or config.data.name
+    if not same:
+        raise UserError(f"{out} is a run of {of}, not of {recipe}: leave {recipe} out")
+    return config
 
 
 @app.command()
 def evaluate(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    data: Annotated[Path | None, typer.Option(help="Where the data are, if they have moved.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Where the data are, if they have moved: a folder or a file.")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     as_json: Json = False,
 ) -> None:
@@ -187,8 +257,10 @@ def evaluate(
 @app.command()
 def recipes(
     name: Annotated[
-        str | None, typer.Argument(help="Show every value of this recipe, and where it comes from.")
+        str | None,
+        typer.Argument(help="Show every value of this recipe, or for your folder or table, and where it comes from."),
     ] = None,
+    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="A table's column with the classes.")] = None,
     as_json: Json = False,
 ) -> None:
     """List the recipes, or show one.
@@ -197,6 +269,7 @@ def recipes(
     vmcr2 recipes
     vmcr2 recipes cifar100-vmcr2
     vmcr2 recipes cifar10-auto                    the rule's values, and why
+    vmcr2 recipes flowers.csv --label species     the rule's values for your own data
     """
     if name is None:
         listed = {key: make().title for key, make in RECIPES.items()}
@@ -208,7 +281,7 @@ def recipes(
             typer.echo(f"{key:{width}}  {title}")
         typer.echo(f"\nNames to use with --objective: {', '.join(FAMILIES)}")
         return
-    found = find_recipe(name)
+    found = find_recipe(name, given={"label": label} if label is not None else None)
     values = found.config.acting()
     origins = {key: found.origins.get(key, default_origin(key)) for key in values if key != "recipe"}
     if as_json:

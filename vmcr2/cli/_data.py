@@ -1,4 +1,4 @@
-"""`vmcr2 data list | verify | pack`."""
+"""`vmcr2 data list | check | verify | pack`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from ..data import DATASETS, DataError, open_data, pack, verify
+from ..data import DATASETS, DataError, check_table, open_data, pack, verify
+from ._own import progress_bar
 
 data_app = typer.Typer(no_args_is_help=True)
 
@@ -34,6 +38,47 @@ def list_(as_json: Json = False) -> None:
         return
     for name, where in found.items():
         typer.echo(f"{name:15} {DATASETS[name].title:45} {where or 'not found'}")
+
+
+@data_app.command("check")
+def check_(
+    path: Annotated[Path, typer.Argument(metavar="DIR|FILE", help="Your folder of pictures, or your table.")],
+    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="A table's column with the classes.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Look at your own data before you train: sizes, classes, files that cannot be read, what train and test share.
+
+    Exit code 1 if something is wrong. Nothing is written.
+
+    \b
+    vmcr2 data check photos
+    vmcr2 data check flowers.csv --label species
+    """
+    if "://" in str(path) or not path.expanduser().exists():
+        raise DataError(f"there is no folder or file {path}: check the path")
+    place = path.expanduser()
+    if place.is_dir():
+        if label is not None:
+            raise DataError(f"--label is for a table, and {path} is a folder: its classes are its folders")
+        with progress_bar() as report:
+            from ..data import check_folder
+
+            found = check_folder(place, progress=report)
+    else:
+        found = check_table(place, label)
+    if as_json:
+        typer.echo(json.dumps(found._asdict(), ensure_ascii=False))
+    else:
+        table = Table(title=found.title, show_header=False, box=None, pad_edge=False, title_justify="left")
+        for what, value in found.rows:
+            table.add_row(Text(what), Text(value))
+        Console(highlight=False).print(table)
+        for problem in found.problems:
+            typer.echo(f"! {problem}")
+        if not found.problems:
+            typer.echo("nothing is wrong")
+    if found.problems:
+        raise typer.Exit(1)
 
 
 @data_app.command("verify")
@@ -66,5 +111,6 @@ def pack_(
     \b
     vmcr2 data pack cifar100 --from ~/downloads/cifar-100-binary
     """
-    packed = pack(name, source, target or Path("data") / f"{name}.safetensors")
+    with progress_bar() as report:
+        packed = pack(name, source, target or Path("data") / f"{name}.safetensors", progress=report)
     typer.echo(json.dumps({"name": name, "path": str(packed)}) if as_json else packed)

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from ..data import DATASETS
 from ..functional import maximal_rate_reduction
-from ..runs import Config
+from ..runs import Config, RunFolder
 
 _PLAIN_LINES = 20
 
@@ -35,7 +35,7 @@ def describe(record: dict[str, Any]) -> str:
         parts.append(f"ΔR {record['train_delta_r']:.1f} (train)")
     if "holdout_accuracy" in record:
         parts.append(f"hold-out {record['holdout_accuracy']:.4f}")
-    parts.append(f"{record['images_per_second']:,.0f} images/s")
+    parts.append(f"{record['images_per_second']:,.0f} samples/s")
     return "  ".join(parts)
 
 
@@ -132,7 +132,9 @@ def print_summary(summary: dict[str, Any], config: Config, folder: Path, *, warn
     """The figures that matter, and where the rest is. ``warn`` repeats the warning of a run, if it has one."""
     table = Table(show_header=False, box=None, pad_edge=False)
     unseen = "test" if "test_accuracy" in summary else "holdout"
-    best = maximal_rate_reduction(config.model.dim, DATASETS[config.data.name].classes, eps_sq=config.objective.eps_sq)
+    # manifests of 0.3 do not name the classes, but their data sets are known
+    classes = len(RunFolder(folder).class_names) or DATASETS[config.data.name].classes
+    best = maximal_rate_reduction(config.model.dim, classes, eps_sq=config.objective.eps_sq)
     rows = [
         (f"{unseen} accuracy, nearest subspace", f"{summary[f'{unseen}_accuracy']:.4f}"),
         (
@@ -168,6 +170,6 @@ def _pair(summary: dict[str, Any], first: str, second: str) -> str:
 
 def _title(config: Config) -> str:
     return (
-        f"{config.recipe or config.data.name}: {config.objective.name}, {config.model.name}, d = {config.model.dim}, "
+        f"{config.title}: {config.objective.name}, {config.model.name}, d = {config.model.dim}, "
         f"{config.optim.epochs} epochs"
     )

@@ -7,7 +7,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from ..runs import Config, UserError, find_recipe, read_settings
+from ..data import Source
+from ..runs import Config, UserError, find_recipe, read_settings, recipe_for
 
 OBJECTIVE_HELP = (
     "vmcr2, mcr2, ce, ce+mcr2 or ce+vmcr2 (cross-entropy and a rate reduction), or auto: the rule chooses. "
@@ -16,15 +17,23 @@ OBJECTIVE_HELP = (
 _SPELT = {"own": "its own option", "grid": "--grid", "set": "--set"}
 
 
-def find_config(recipe: str, objective: str | None, changes: dict[str, Any], settings: list[str]) -> Config:
-    """A recipe with the options and the --set texts that were given; a recipe by the rule follows them."""
-    found = find_recipe(recipe, objective, read_settings(settings) | changes)
+def find_config(recipe: str | Source, objective: str | None, changes: dict[str, Any], settings: list[str]) -> Config:
+    """A recipe with the options and the --set texts that were given; a recipe by the rule follows them.
+
+    Opened data are trained on by the rule.
+    """
+    given = read_settings(settings) | changes
+    if isinstance(recipe, Source):
+        found = recipe_for(recipe, objective, given)
+    else:
+        found = find_recipe(recipe, objective, given)
     return found.config.replace(**changes).with_settings(settings)
 
 
 def given_changes(data: Path | None, **options: Any) -> dict[str, Any]:
-    """The changes by the options that were given."""
+    """The changes by the options that were given. A path is made absolute: a run may be resumed from elsewhere."""
     changes = {name: value for name, value in options.items() if value is not None}
+    changes |= {name: str(value.expanduser().resolve()) for name, value in changes.items() if isinstance(value, Path)}
     if data is not None:
         changes["data_path"] = str(data.expanduser().resolve())
     return changes

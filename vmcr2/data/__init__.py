@@ -1,4 +1,4 @@
-"""Data sets as tensors: the known ones packed into one file each, people's own tables; augmentation on the device."""
+"""Data sets as tensors: known ones and people's own; packed files; augmentation on the device."""
 
 from ._augment import augment_crop, augment_resized_crop, flip_only, normalize, plain
 from ._catalogue import DATASETS, DataInfo, describe as describe
@@ -9,12 +9,20 @@ from ._findings import Findings as Findings
 from ._folder import from_folder
 from ._from_arrays import from_arrays
 from ._holdout import hold_out as hold_out, stratified as stratified, with_label_noise as with_label_noise
+from ._open import open_own as open_own, open_settings as open_settings
 from ._pictures import Pictures as Pictures
 from ._preparation import Preparation
-from ._settings import DataSettings as DataSettings
+from ._settings import (
+    FOLDER as FOLDER,
+    OWN as OWN,
+    ROWS as ROWS,
+    TABLE as TABLE,
+    DataSettings as DataSettings,
+)
 from ._source import Source
 from ._sources import open_data, pack, verify
 from ._split import Part as Part, Reader as Reader, Shape as Shape, Split
+from ._streaming import StreamedPictures as StreamedPictures, fits_on as fits_on
 from ._survey import Fit as Fit
 from ._table_files import TABLE_SUFFIXES as TABLE_SUFFIXES
 from ._tables import from_table

@@ -33,18 +33,27 @@ class Crops(NamedTuple):
 
 
 def augment_crop(
-    images: Tensor, index: Tensor, draw: Tensor, *, seed: int, size: int = 32, padding: int = 8, flip: bool = True
+    images: Tensor,
+    index: Tensor,
+    draw: Tensor,
+    *,
+    seed: int,
+    size: int = 32,
+    padding: int = 8,
+    flip: bool = True,
+    numbers: Tensor | None = None,
 ) -> Tensor:
     """RandomCrop(size, padding), RandomHorizontalFlip, ToTensor: float32 (n, C, size, size) in [0, 1].
 
     Args:
-        images: the whole set, uint8 (N, C, H, W).
-        index: the batch's rows, (n,).
+        images: the whole set, or the part of it that is on the device, uint8 (N, C, H, W).
+        index: the batch's rows in it, (n,).
         draw: 0-dim int64 on the device, the number of the epoch.
         seed: of the run.
         size: height and width of the result.
         padding: of zeros (black) on every side, before cropping.
         flip: mirror each image with probability 1/2.
+        numbers: the samples' numbers in the whole set, (n,), which decide what is drawn; ``index`` by default.
 
     >>> images = torch.full((5, 1, 28, 28), 255, dtype=torch.uint8)
     >>> batch = augment_crop(images, torch.tensor([3, 0]), torch.tensor(0), seed=0)
@@ -54,13 +63,14 @@ def augment_crop(
     _check(images, size)
     height, width = images.shape[2:]
     _check_crop((height, width), size, padding)
+    numbers = index if numbers is None else numbers
     if fits_triton(index) and images[0].numel() < 2**31:
         from ._crop_kernel import crop_kernel
 
         options = {"seed": seed, "size": size, "padding": padding, "flip": flip}
-        cropped: Tensor = crop_kernel(images, index, draw, **options)  # type: ignore[no-untyped-call]
+        cropped: Tensor = crop_kernel(images, index, numbers, draw, **options)  # type: ignore[no-untyped-call]
         return cropped
-    crops = decide_crop(index, draw, seed, (height, width), size, padding, flip)
+    crops = decide_crop(numbers, draw, seed, (height, width), size, padding, flip)
     steps = torch.arange(size, device=images.device)
     rows = crops.top[:, None] + steps - padding
     columns = crops.left[:, None] + torch.where(crops.flip[:, None], size - 1 - steps, steps) - padding
@@ -92,6 +102,7 @@ def augment_resized_crop(
     flip: bool = True,
     scale: tuple[float, float] = (0.08, 1.0),
     ratio: tuple[float, float] = (3 / 4, 4 / 3),
+    numbers: Tensor | None = None,
 ) -> Tensor:
     """RandomResizedCrop(size), RandomHorizontalFlip, ToTensor: float32 (n, C, size, size) in [0, 1].
 
@@ -104,7 +115,8 @@ def augment_resized_crop(
     (torch.Size([2, 3, 32, 32]), True)
     """
     _check(images, size)
-    crops = decide_resized_crop(index, draw, seed, (images.shape[2], images.shape[3]), scale, ratio, flip)
+    numbers = index if numbers is None else numbers
+    crops = decide_resized_crop(numbers, draw, seed, (images.shape[2], images.shape[3]), scale, ratio, flip)
     result = resample(images, index, crops.top, crops.left, crops.height, crops.width, size)
     return _mirrored(_to_unit(result), crops.flip)
 
@@ -147,7 +159,9 @@ def decide_resized_crop(
     )
 
 
-def flip_only(images: Tensor, index: Tensor, draw: Tensor, *, seed: int, size: int) -> Tensor:
+def flip_only(
+    images: Tensor, index: Tensor, draw: Tensor, *, seed: int, size: int, numbers: Tensor | None = None
+) -> Tensor:
     """Resize(size), RandomHorizontalFlip, ToTensor: the paper's Tiny ImageNet; sizes as in :func:`plain`.
 
     >>> images = torch.arange(8, dtype=torch.uint8).reshape(4, 1, 1, 2).expand(4, 1, 2, 2)
@@ -157,8 +171,13 @@ def flip_only(images: Tensor, index: Tensor, draw: Tensor, *, seed: int, size: i
             [5., 4.],
             [7., 6.]])
     """
-    mirror = words(sample_keys(index, draw, seed), 2, 1)[:, 0]
-    return _mirrored(plain(images, index, size=size), _flips(mirror, True))
+    return flipped(plain(images, index, size=size), index if numbers is None else numbers, draw, seed=seed)
+
+
+def flipped(x: Tensor, numbers: Tensor, draw: Tensor, *, seed: int) -> Tensor:
+    """The samples of these numbers, each mirrored with probability 1/2."""
+    mirror = words(sample_keys(numbers, draw, seed), 2, 1)[:, 0]
+    return _mirrored(x, _flips(mirror, True))
 
 
 def plain(images: Tensor, index: Tensor, *, size: int) -> Tensor:

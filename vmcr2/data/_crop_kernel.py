@@ -35,6 +35,7 @@ def _below(word, bound):
 def _crop(
     images,
     index,
+    numbers,
     draw,
     out,
     seed_word,
@@ -53,7 +54,7 @@ def _crop(
     source = tl.load(index + sample)
     golden = tl.full((), GOLDEN, tl.uint64)
     stream = _mix(tl.load(draw).to(tl.uint64) * golden + seed_word.to(tl.uint64))
-    key = _mix(source.to(tl.uint64) * golden + stream)
+    key = _mix(tl.load(numbers + sample).to(tl.uint64) * golden + stream)
     top = _below(_mix(key + golden), vertical.to(tl.uint64)) - padding
     left = _below(_mix(key + golden * 2), horizontal.to(tl.uint64)) - padding
     mirrored = _below(_mix(key + golden * 3), tl.full((), 2, tl.uint64)) == 1
@@ -72,7 +73,7 @@ def _crop(
         tl.store(out + sample.to(tl.int64) * (C * SIZE * SIZE) + i, value, mask=inside)
 
 
-def crop_kernel(images, index, draw, *, seed, size, padding, flip):
+def crop_kernel(images, index, numbers, draw, *, seed, size, padding, flip):
     """What ``augment_crop`` returns."""
     count, (channels, height, width) = len(index), images.shape[1:]
     out = torch.empty(count, channels, size, size, device=images.device)
@@ -81,6 +82,7 @@ def crop_kernel(images, index, draw, *, seed, size, padding, flip):
     _crop[(count,)](
         images,
         index,
+        numbers,
         draw,
         out,
         seed_word,

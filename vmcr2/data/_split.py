@@ -107,12 +107,15 @@ class TrainingOnly(Reader):
 
     def __init__(self, reader: Reader) -> None:
         super().__init__(reader.path, reader.class_names, reader.shape)
+        self.parts = tuple(part for part in reader.parts if part != "test")
         self._reader = reader
         self._kept: Split | None = None
 
     def load(self, part: Part) -> Split:
-        """The training split as it was first read."""
+        """The training split as it was first read; validation samples are a hold-out, and may be read."""
         self._refuse_test(part)
+        if part == "val":
+            return self._reader.read("val")
         if self._kept is None:
             self._kept = self._reader.read("train")
         return self._kept
@@ -122,10 +125,10 @@ class TrainingOnly(Reader):
         return self.load(part)
 
     def checksum(self, part: Part) -> str:
-        """The training split's, as the other reader has it."""
+        """The split's, as the other reader has it."""
         self._refuse_test(part)
-        return self._reader.checksum("train")
+        return self._reader.checksum(part)
 
     def _refuse_test(self, part: Part) -> None:
-        if part != "train":  # a mistake in the program, never the user's
+        if part == "test":  # a mistake in the program, never the user's
             raise RuntimeError("the test images were asked for, but this data set was opened for training alone")

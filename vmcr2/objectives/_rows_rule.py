@@ -12,6 +12,8 @@ from ._known import OBJECTIVES
 
 INPUT_NOISE = 0.5
 """Spread of the noise on training rows, in units of each column's own spread."""
+ROWS_BATCH = 500
+"""Rows of a batch, at most."""
 WHOLE_WEIGHT = 50
 """Samples per class from which a rate has its whole weight. It spreads the few samples of smaller classes apart."""
 _LR = {"mcr2": 0.03}

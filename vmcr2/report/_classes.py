@@ -140,11 +140,11 @@ def confusion_sentence(run: RunRecord, table: Array, names: list[str]) -> str:
     total, right = int(table.sum()), int(np.trace(table))
     kind = "test" if run.unseen == "test" else "hold-out"
     if not total:
-        return "No image was classified."
+        return "No sample was classified."
     sizes = table.sum(1)
     recall = np.where(sizes > 0, np.diag(table) / np.maximum(sizes, 1), np.inf)
     worst = int(recall.argmin())
     return (
-        f"{right:,} of {total:,} {kind} images were put into their own class ({right / total:.4f}), by nearest "
+        f"{right:,} of {total:,} {kind} samples were put into their own class ({right / total:.4f}), by nearest "
         f"subspace. Least often right: «{names[worst]}», {int(table[worst, worst])} of {int(sizes[worst])}."
     )

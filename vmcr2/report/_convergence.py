@@ -69,7 +69,7 @@ def convergence_panels(runs: list[RunRecord], groups: list[Group], labels: list[
         "delta",
         "ΔR, the rate reduction",
         "Higher is better: all features together fill the space, and each class fills only a small part of it. «Batch» "
-        "is the epoch's last batch, as it was trained on; «full train» is all training images. With few samples per "
+        "is the epoch's last batch, as it was trained on; «full train» is all training samples. With few samples per "
         "class in a batch the two differ, and a high batch ΔR alone says little.",
     )
     draw.fill(delta, [_BATCH, _FULL])
@@ -151,8 +151,8 @@ def _accuracy(runs: list[RunRecord], draw: _Drawing) -> Panel:
     panel = Panel(
         "accuracy",
         "Accuracy, nearest subspace",
-        "On images that were not trained on. The test images are read once, at the end; hold-out images are training "
-        "images set aside, and their figure is not a test figure.",
+        "On samples that were not trained on. The test samples are read once, at the end; hold-out samples are "
+        "training samples set aside, and their figure is not a test figure.",
         top=1.0,
     )
     for index, run in enumerate(runs):

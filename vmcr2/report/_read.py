@@ -36,8 +36,16 @@ class RunRecord:
 
     @property
     def recipe(self) -> str:
-        """The recipe's name; without one, the data set and the objective."""
-        return str(self.config.get("recipe") or f"{self.config.get('data', 'data')}-{self.objective}")
+        """The recipe's name; without one, and for a person's own data, the data and the objective."""
+        if self.own_title or not self.config.get("recipe"):
+            return f"{self.own_title or self.config.get('data', 'data')}-{self.objective}"
+        return str(self.config["recipe"])
+
+    @property
+    def own_title(self) -> str:
+        """What a person's own data are called: their folder or file. Empty for a known data set."""
+        about = self.manifest.get("data")
+        return str(about.get("title") or "") if isinstance(about, dict) else ""
 
     @functools.cached_property
     def deciding(self) -> dict[str, Any]:
@@ -56,8 +64,8 @@ class RunRecord:
 
     @property
     def unseen(self) -> str:
-        """Which images the accuracy was measured on: ``test`` or ``holdout``. The two are never mixed."""
-        return "holdout" if self.config.get("holdout") else "test"
+        """Which samples the accuracy was measured on: ``test`` or ``holdout``. The two are never mixed."""
+        return "holdout" if self.config.get("holdout") or self.config.get("validation") else "test"
 
     @property
     def readout(self) -> str | None:

@@ -169,7 +169,8 @@ def circumstances(run: RunRecord) -> list[tuple[str, str]]:
         ("Commit", str(told.get("git_commit") or "")),
         ("Started", str(told.get("started") or "")),
         ("Seed", str(run.config.get("seed", ""))),
-        ("Data", ", ".join([str(run.config.get("data", "")), *sizes])),
+        ("Data", ", ".join([run.own_title or str(run.config.get("data", "")), *sizes])),
+        ("About the data", " ".join(map(str, (data or {}).get("notes") or ()))),
         ("Data checksum", str((data or {}).get("train_checksum") or "")),
         (
             "Network",

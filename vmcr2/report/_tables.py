@@ -110,9 +110,9 @@ def _notes(runs: list[RunRecord]) -> list[str]:
             "and stands beside it."
         )
     else:
-        notes.append("Batch ΔR is the mean over un-augmented batches, full-train ΔR is over all training images.")
+        notes.append("Batch ΔR is the mean over un-augmented batches, full-train ΔR is over all training samples.")
     if any(run.unseen == "holdout" for run in runs):
-        notes.append("Hold-out images are training images set aside: their figures are not test figures.")
+        notes.append("Hold-out samples are training samples set aside: their figures are not test figures.")
     if papers and any(run.objective == "ce" for run in runs):
         notes.append("For cross-entropy the paper reports the accuracy of the head.")
     if papers:

@@ -20,7 +20,9 @@ from ._recipes import (
     RECIPES as RECIPES,
     default_origin as default_origin,
     find_recipe as find_recipe,
+    is_own_data as is_own_data,
     recipe as recipe,
+    recipe_for as recipe_for,
 )
 from ._run import Listener as Listener, Run as Run
 from ._settings import RunSettings as RunSettings

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .._shared import Known, Settings, UserError, described, did_you_mean, parse
-from ..data import DataSettings
+from .._shared import Known, Rule, Settings, UserError, described, did_you_mean, parse
+from ..data import OWN, DataSettings
 from ..models import ModelSettings
 from ..objectives import OBJECTIVES, ObjectiveSettings, VMCR2Settings
 from ..training import OptimSettings
@@ -60,6 +60,13 @@ class Config:
             raise UserError(problem)
         if self.run.components > self.model.dim:
             raise UserError(f"components must be at most dim {self.model.dim}, got {self.run.components!r}")
+
+    @property
+    def title(self) -> str:
+        """The recipe; without one, and for people's own data, the data and the objective."""
+        if self.recipe and self.data.name not in OWN:
+            return self.recipe
+        return f"{self.data.title}-{self.objective.name}"
 
     def flat(self) -> dict[str, Any]:
         """Every setting of this run by its flat name."""
@@ -126,11 +133,12 @@ class Config:
         Left out are settings that cannot act, the recipe's name, where and how fast the run is made, and how often it
         is measured. Runs that are equal without the ``seed`` are averaged.
         """
-        known = _known(self.objective)
+        known, acting = _known(self.objective), self.acting()
+        left_out = {"recipe"} if seed else {"recipe", "seed"}
         return {
             name: value
-            for name, value in self.acting().items()
-            if name != "recipe" and (name == "objective" or known[name].rule.decides) and (seed or name != "seed")
+            for name, value in acting.items()
+            if name not in left_out and (name == "objective" or _decides(known[name].rule, acting))
         }
 
     def to_json(self) -> str:
@@ -237,10 +245,19 @@ def _idle(name: str, flat: Mapping[str, Any], known: Mapping[str, Known]) -> str
     if name in ALL_SETTINGS and name not in known:
         owners = [kind for kind, settings in OBJECTIVES.items() if name in settings.known()]
         return f"acts with {' or '.join(owners)} only, and the objective is {flat['objective']}"
-    for other, values in known[name].rule.only_with.items() if name in known else ():
+    if name not in known:
+        return ""
+    for other, values in known[name].rule.only_with.items():
         if flat[other] not in values:
             return f"acts with {other} {' or '.join(map(str, values))} only, and {other} is {flat[other]}"
+    for other, values in known[name].rule.idle_with.items():
+        if flat[other] in values:
+            return f"does nothing with {other} {flat[other]}"
     return ""
+
+
+def _decides(rule: Rule, flat: Mapping[str, Any]) -> bool:
+    return rule.decides or any(flat.get(other) in values for other, values in rule.decides_with.items())
 
 
 def _read(name: str, text: str) -> Any:

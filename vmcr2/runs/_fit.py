@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .._shared import UserError
-from ..data import Source, open_data
+from ..data import Source, open_settings
 from ..training import choose_device, forked_random
 from ._config import Config
 from ._folder import RunFolder, default_folder
@@ -34,7 +34,8 @@ def fit(
         resume: continue the run in ``out`` from its last checkpoint, over the data that it was started with, or start
             it if it does not exist. A finished run is returned as it is.
         listener: is told about every epoch.
-        source: the opened data, if many runs share them; by default ``config.data`` is opened.
+        source: the opened data, if they were made in Python or many runs share them; by default ``config.data`` is
+            opened.
         for_report: write ``evaluation.safetensors``, which only a report reads.
     """
     if not isinstance(config, Config):
@@ -43,17 +44,22 @@ def fit(
     folder = RunFolder(Path(out)) if out is not None else None
     if folder is not None:
         _check_folder(folder, config, resume)
-    source = source or open_data(config.data.name, config.data.path)
+    source = source or open_settings(config.data)
     with forked_random(device):
-        trainer = Trainer(config, source, device)
+        goes_on = folder is not None and resume and (folder.finished or folder.checkpoint.exists())
+        trainer = Trainer(config, source, device, fresh=not goes_on)
         folder = folder or RunFolder(default_folder(config))
         note = listener.note if listener is not None else warnings.warn
+        if trainer.left_as_drawn:
+            names = ", ".join(trainer.left_as_drawn[:4]) + (", …" if len(trainer.left_as_drawn) > 4 else "")
+            note(f"{names} do not fit {config.run.start_from} and start as they were drawn")
         if resume and folder.finished:  # nothing is written: it may be in a place that cannot be written to
             return trainer.restore(folder, note)
         with folder.held():
             _check_folder(folder, config, resume)  # again: another process may have had it meanwhile
             if not folder.config.exists():
-                folder.create(config, manifest(config, device, source), resume=resume)
+                about = manifest(config, device, source)
+                folder.create(config, about, preparation=source.preparation, resume=resume)
             elif folder.finished:
                 return trainer.restore(folder, note)
             elif other := trainer.other_data(folder):
@@ -71,19 +77,26 @@ def _check_folder(folder: RunFolder, config: Config, resume: bool) -> None:
 
 
 def evaluate_run(
-    path: Path | str, *, data_path: str | None = None, device: str = "auto", note: Callable[[str], None] = warnings.warn
+    path: Path | str,
+    *,
+    data_path: str | None = None,
+    device: str = "auto",
+    note: Callable[[str], None] = warnings.warn,
+    source: Source | None = None,
 ) -> dict[str, Any]:
     """The figures of a finished run on the test set, recomputed from its weights; writes nothing.
 
-    ``note`` is called with a sentence if the training data are not those of the run.
+    ``note`` is called with a sentence if the training data are not those of the run. ``source`` are the opened data,
+    which a run of data made in Python needs.
     """
     folder = RunFolder(Path(path))
     config = folder.read_config()
     known = folder.read_summary()
     chosen = choose_device(device)
-    source = open_data(config.data.name, data_path or config.data.path)
+    moved = config.replace(data_path=data_path) if data_path else config
+    source = source or open_settings(moved.data)
     with forked_random(chosen):
-        trainer = Trainer(config, source, chosen)
+        trainer = Trainer(config, source, chosen, fresh=False)
         trainer.restore(folder, note)
         side = trainer.measure()
         _, result = trainer.measure_unseen(side, source.test(), "test")

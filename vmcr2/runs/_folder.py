@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -32,6 +33,7 @@ class RunFolder:
         self.manifest = path / "manifest.json"
         self.metrics = path / "metrics.jsonl"
         self.summary = path / "summary.json"
+        self.preparation = path / "preparation.json"
         self.model = path / "model.safetensors"
         self.objective = path / "objective.safetensors"
         self.subspaces = path / "subspaces.safetensors"
@@ -52,8 +54,15 @@ class RunFolder:
         if not self._free(resume):
             raise self._taken()
 
-    def create(self, config: Config, manifest: dict[str, Any], *, resume: bool = False) -> None:
-        """Write down what will run, in a folder that this process holds.
+    def create(
+        self,
+        config: Config,
+        manifest: dict[str, Any],
+        *,
+        preparation: Mapping[str, Any] | None = None,
+        resume: bool = False,
+    ) -> None:
+        """Write down what will run, in a folder that this process holds. ``preparation`` is a table's.
 
         ``config.json`` is written last: a folder without it is not a run. With ``resume``, a folder that a killed
         process left before that, and that holds nothing else, is started again.
@@ -63,6 +72,8 @@ class RunFolder:
             self.checkpoint.parent.mkdir(exist_ok=resume)
             self.remove_halves()
             write_text(self.manifest, json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
+            if preparation is not None:
+                write_text(self.preparation, json.dumps(preparation, indent=1, ensure_ascii=False) + "\n")
             self.metrics.touch()
             write_text(self.config, config.to_json())
         except OSError as error:
@@ -80,7 +91,7 @@ class RunFolder:
         """Whether the folder is missing or empty; to resume, also if a killed process left it before it was a run."""
         if not self.path.exists():
             return True
-        ours = {self.checkpoint.parent, self.manifest, self.metrics} if resume else set()
+        ours = {self.checkpoint.parent, self.manifest, self.preparation, self.metrics} if resume else set()
         return self.path.is_dir() and all(
             part in ours or part == self.path / LOCK or (resume and part.match(_HALF)) for part in self.path.rglob("*")
         )
@@ -126,6 +137,11 @@ class RunFolder:
                 f"{self.path} has run-folder format {found}, but this vmcr2 ({__version__}) reads format {FORMAT}: "
                 "use the version named in its manifest.json"
             )
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The names of classes 0, 1, …; empty if the folder is of an earlier version."""
+        return tuple((self.read_manifest().get("data") or {}).get("class_names") or ())
 
     @property
     def data_checksum(self) -> str | None:
@@ -175,7 +191,7 @@ class RunFolder:
 
 def default_folder(config: Config) -> Path:
     """``runs/RECIPE-SEED-TIME``, created here; with -2, -3 … if another run of the same second has the name."""
-    name = f"{config.recipe or f'{config.data.name}-{config.objective.name}'}-seed{config.run.seed}"
+    name = re.sub(r"[^\w.+-]+", "_", f"{config.title}-seed{config.run.seed}")  # people's folders have any name
     first = path = Path("runs") / f"{name}-{datetime.now().strftime('%Y%m%d-%H%M%S')}"
     number = 1
     try:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from .._shared import UserError
 from ..data import describe
+from ..models import load_into
 from ..objectives import Objective
 from ..training import Numerics, choose_device, forked_random
 from ._config import Config
@@ -37,12 +38,18 @@ def load_run(path: Path | str, *, device: str = "auto") -> Run:
     subspaces = read_subspaces(folder)
     classes = len(subspaces["bases"])  # of its own data, which may be fewer than published
     numerics = Numerics.choose(chosen, config.run.precision)
-    channels, size = describe(config.data.name).image_shape[0], config.data.image_size
+    shape = config.data.input_shape(_sample_shape(folder, config))
     with forked_random(chosen):  # weights are drawn, and then replaced
-        network = numerics.place(config.model.build((channels, size, size)))
+        network = numerics.place(config.model.build(shape, with_weights=False))
         objective = config.objective.build(classes, config.model.dim, torch.arange(classes), config.optim.batch_size)
     objective.module.to(chosen)
     return restored(folder, config, network, objective, subspaces)
+
+
+def _sample_shape(folder: RunFolder, config: Config) -> tuple[int, ...]:
+    """From the manifest. Folders of 0.3 do not say, but they have known data sets."""
+    found = (folder.read_manifest().get("data") or {}).get("sample_shape")
+    return tuple(found) if found else describe(config.data.name).image_shape
 
 
 def read_subspaces(folder: RunFolder) -> dict[str, Tensor]:
@@ -51,6 +58,14 @@ def read_subspaces(folder: RunFolder) -> dict[str, Tensor]:
     if not folder.model.exists():
         raise UserError(f"{folder.model} is missing: a sweep keeps its runs' weights with --keep-weights")
     return read_tensors(folder.subspaces)
+
+
+def start_from(network: nn.Module, path: str) -> list[str]:
+    """Copy a finished run's weights into a network; the names of what did not fit, and is left as it was drawn."""
+    folder = RunFolder(Path(path))
+    folder.read_config()  # an error if it is not a run
+    read_subspaces(folder)
+    return load_into(network, read_tensors(folder.model), partial=True)
 
 
 def restored(

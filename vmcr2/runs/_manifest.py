@@ -36,10 +36,15 @@ def manifest(config: Config, device: torch.device, source: Source) -> dict[str, 
         "seed": config.run.seed,
         # its values now: a later version may change them, and this run is compared with these
         "recipe": recipe_values(config, source),
+        "weights_sha256": config.model.weights_sha256,
         "data": {
             "name": source.name,
             "train_checksum": source.train_checksum,  # of what is trained on: the test images are not read for it
             "path": str(source.path) if source.path else None,
+            "title": source.title,
+            "sample_shape": list(source.sample_shape),
+            "class_names": list(source.class_names),
+            "notes": list(source.notes),
         },
     }
 

@@ -7,18 +7,22 @@ recipe to use is the rule (:mod:`._rule`) plus what a search has added. DATA-aut
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from .._shared import UserError, did_you_mean
-from ..data import Source, describe
+from ..data import Source, describe, open_own
 from ..objectives import OBJECTIVES
 from ..training import choose_device
 from ._config import ALL_SETTINGS, Config
 from ._origins import Given, Values, ours, paper
 from ._rule import facts_of, rule
 from ._tuned_recipes import digits, tuned
+
+AUTO = "auto"
 
 
 class Recipe(NamedTuple):
@@ -164,14 +168,17 @@ def _rule_row(data: str, objective: str, given: Mapping[str, Any] | None = None)
 
 def _ruled(name: str, title: str, data: str | Source, objective: str, given: Mapping[str, Any]) -> Recipe:
     """The rule for a data set. Settings that a person gives come first, and the others follow from them."""
+    if objective not in (AUTO, *OBJECTIVES):
+        raise UserError(f"objective takes {AUTO}, {', '.join(OBJECTIVES)}, got {objective!r}")
     Config()._with({key: given[key] for key in _DERIVED_FROM if key in given})  # a bad value is said before it is used
     on_gpu = choose_device(given.get("device", "auto")).type == "cuda"
     fixed = {key: value for key, value in given.items() if key in ALL_SETTINGS}
     values = rule(facts_of(data, given.get("holdout", 0)), objective, on_gpu=on_gpu, **fixed)
-    named = data if isinstance(data, str) else data.name
-    values |= {"data": Given(named, "given"), "eps_sq": paper(0.5, "§4.1")}
-    if isinstance(data, Source) and data.path is not None:
-        values["data_path"] = Given(str(data.path), "given")
+    values |= {"data": Given(data if isinstance(data, str) else data.name, "given"), "eps_sq": paper(0.5, "§4.1")}
+    if isinstance(data, Source):
+        if data.path is not None:
+            values["data_path"] = Given(str(data.path), "given")
+        values |= {key: Given(value, "given" if key in given else "the data") for key, value in data.settings.items()}
     return _build(name, values["objective"].value, values, f"{title}, by the rule alone")
 
 
@@ -205,7 +212,6 @@ def default_origin(name: str) -> str:
 
 
 RECIPES = _table()
-AUTO = "auto"
 FAMILIES = tuple(dict.fromkeys((*_RULED, *(row.name for row in _ROWS))))
 """Names without an objective: they take one. By default it is V-MCR² where there is such a recipe, else the rule's."""
 
@@ -222,9 +228,12 @@ def find_recipe(name: str, objective: str | None = None, given: Mapping[str, Any
             offered = [o for o in (*OBJECTIVES, AUTO) if f"{name}-{o}" in RECIPES]
             raise UserError(f"there is no recipe of {name} for {objective}: choose {' or '.join(offered)}")
         return _made(full, given)
+    if is_own_data(name):
+        return recipe_for(open_own(name, given), objective, given)
     if name not in RECIPES:
         raise UserError(
-            f"there is no recipe {name!r}{did_you_mean(name, [*RECIPES, *FAMILIES])} (`vmcr2 recipes` lists all)"
+            f"there is no recipe {name!r}{did_you_mean(name, [*RECIPES, *FAMILIES])} (`vmcr2 recipes` lists all), and "
+            "no folder or file of that name"
         )
     found = _made(name, given)
     if objective not in (None, found.config.objective.name) and not name.endswith(f"-{objective}"):
@@ -232,6 +241,19 @@ def find_recipe(name: str, objective: str | None = None, given: Mapping[str, Any
             f"the recipe {name} is for {found.config.objective.name}, but --objective is {objective}: leave one out"
         )
     return found
+
+
+def is_own_data(name: str) -> bool:
+    """Whether a name means a person's own folder or file. A recipe's name comes first: then it is ``./NAME``."""
+    if name in RECIPES or name in FAMILIES or name == AUTO:
+        return False
+    spelt_as_path = "/" in name or os.sep in name or name.startswith((".", "~"))
+    return spelt_as_path or os.path.exists(name)
+
+
+def recipe_for(source: Source, objective: str | None = None, given: Mapping[str, Any] | None = None) -> Recipe:
+    """The rule for opened data. ``given`` are settings that a person has fixed."""
+    return _ruled(AUTO, source.title or source.name, source, objective or AUTO, given or {})
 
 
 def _made(name: str, given: Mapping[str, Any] | None) -> Recipe:
@@ -249,11 +271,12 @@ def recipe_values(config: Config, source: Source) -> dict[str, Any] | None:
     return None
 
 
-def recipe(name: str, *, data: str | Source | None = None, **overrides: Any) -> Config:
+def recipe(name: str, *, data: str | Path | Source | None = None, **overrides: Any) -> Config:
     """The configuration of a recipe, with other values where they are given.
 
-    ``recipe("auto", data=…)`` is the rule for a data set, opened or by its name. ``objective`` is then "auto" or one of
-    the objectives. Other given values count: the rule derives the rest from them.
+    ``recipe("auto", data=…)`` is the rule for a data set: opened, by its name, or the path of a person's own folder of
+    pictures or table. ``objective`` is then "auto" or one of the objectives. Other given values count: the rule derives
+    the rest from them.
 
     >>> recipe("digits", epochs=5).optim.epochs
     5
@@ -263,11 +286,11 @@ def recipe(name: str, *, data: str | Source | None = None, **overrides: Any) -> 
     objective = overrides.pop("objective", None)
     if name == AUTO:
         if data is None:
-            raise UserError('the recipe auto needs data: recipe("auto", data=…), a name or an opened data set')
-        if objective not in (None, AUTO, *OBJECTIVES):
-            raise UserError(f"objective takes {AUTO}, {', '.join(OBJECTIVES)}, got {objective!r}")
+            raise UserError('the recipe auto needs data: recipe("auto", data=…), a name, a path or an opened data set')
+        if not isinstance(data, Source) and (isinstance(data, Path) or is_own_data(data)):
+            data = open_own(data, overrides)
         return _ruled(AUTO, AUTO, data, objective or AUTO, overrides).config.replace(**overrides)
-    if isinstance(data, Source):
+    if not isinstance(data, str | None):
         raise UserError(
             f'only the recipe auto takes opened data: recipe("auto", data=…), or fit(recipe({name!r}), source=…)'
         )

@@ -50,12 +50,11 @@ def evaluation_tensors(
     if num_classes <= _CONFUSION_CLASSES:
         tensors["confusion"] = confusion(unseen.labels.to(predicted.device), predicted, num_classes)
     tensors |= {name: value.half() for name, value in shown.items() if value.numel() <= _SHOWN}
-    return (
-        tensors
-        | _angles(side.classifier.bases)
-        | _nearest_pictures(side, train, num_classes)
-        | _worst_pictures(side, unseen, unseen_features, predicted)
-    )
+    tensors |= _angles(side.classifier.bases)
+    if train.inputs.ndim == 4:  # rows of a table have no pictures
+        tensors |= _nearest_pictures(side, train, num_classes)
+        tensors |= _worst_pictures(side, unseen, unseen_features, predicted)
+    return tensors
 
 
 def confusion(labels: Tensor, predicted: Tensor, num_classes: int) -> Tensor:

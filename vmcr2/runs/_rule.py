@@ -6,11 +6,13 @@ value was found, and how far a search gets beyond it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from .._shared import UserError
-from ..data import Source, describe
-from ..objectives import OBJECTIVES, choose_objective, default_dim
+from ..data import Shape, Source, describe
+from ..objectives import INPUT_NOISE, OBJECTIVES, ROWS_BATCH, choose_objective, default_dim, rows_rule
+from ..training import even_batch
 from ._origins import Given, Values
 
 _SMALL = 16  # pixels: below it a ResNet has nothing to pool
@@ -26,8 +28,8 @@ class Facts(NamedTuple):
     """What the rule knows of a training set."""
 
     class_sizes: tuple[int, ...]
-    image_shape: tuple[int, int, int]
-    """(channels, height, width)"""
+    shape: Shape
+    """(channels, height, width) of pictures, (columns,) of rows"""
 
     @property
     def samples(self) -> int:
@@ -48,7 +50,7 @@ def facts_of(data: str | Source, held_out: int = 0) -> Facts:
         raise UserError(f"holdout must be below {total}, the number of training images, got {held_out}")
     if isinstance(data, Source) and labels is not None:
         kept = labels.bincount(minlength=data.num_classes).double() * (1 - held_out / total)
-        return Facts(tuple(kept.round().int().tolist()), data.image_shape)
+        return Facts(tuple(kept.round().int().tolist()), data.sample_shape)
     info = describe(str(data))
     return Facts(((info.train_size - held_out) // info.classes,) * info.classes, info.image_shape)
 
@@ -58,42 +60,64 @@ def rule(facts: Facts, objective: str = "auto", *, on_gpu: bool, **given: Any) -
 
     Later values follow from earlier ones: a given batch size decides the objective, the epochs and the averaging.
     """
-    values: Values = {}
+    rows = len(facts.shape) == 1
+    choices = _Choices(given)
+    return _for_rows(choices, facts, objective) if rows else _for_pictures(choices, facts, objective, on_gpu)
 
-    def decide(name: str, value: Any, why: str) -> Any:
-        values[name] = Given(given.get(name, value), "given" if name in given else f"the rule: {why}")
-        return values[name].value
 
-    k = facts.num_classes
-    model, size = _network(facts.image_shape)
+class _Choices:
+    """The values that were decided so far. What a person has given comes first."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self.given = given
+        self.values: Values = {}
+
+    def decide(self, name: str, value: Any, why: str) -> Any:
+        own = name in self.given
+        self.values[name] = Given(self.given[name] if own else value, "given" if own else f"the rule: {why}")
+        return self.values[name].value
+
+    def objective(self, asked: str, facts: Facts, batch: int, dim: int) -> str:
+        """The one that was asked for, or the rule's."""
+        if asked != "auto":
+            self.values["objective"] = Given(asked, "given")
+            return asked
+        chosen = choose_objective(facts.class_sizes, batch, dim)
+        self.values["objective"] = Given(chosen, "the rule: exact where a batch holds, on average, enough of a class")
+        return chosen
+
+    def optimised(self, values: Mapping[str, Any]) -> None:
+        """Values that were searched for SGD; AdamW has its own rate and decay."""
+        adamw = self.decide("optimizer", "sgd", "docs/tuning.md") == "adamw"
+        for name, value in values.items():
+            if adamw and name in _ADAMW:
+                self.decide(name, _ADAMW[name], "usual for AdamW, not searched")
+            else:
+                self.decide(name, value, "docs/defaults.md")
+
+
+def _for_pictures(choices: _Choices, facts: Facts, objective: str, on_gpu: bool) -> Values:
+    decide, k = choices.decide, facts.num_classes
+    model, size = _network(facts.shape)
     model = decide("model", model, "a ResNet-18 from 16 pixels on, an MLP below")
     size = decide("image_size", size, "32, or 64 for pictures above 64 pixels: a step costs its square")
     if model == "mlp":
         decide("augmentation", "none", "too few pixels to move")
     else:
-        if max(facts.image_shape[1:]) > size:
+        if max(facts.shape[1:]) > size:
             decide("augmentation", "resized-crop", "the picture is made smaller anyway")
             decide("least_area", 0.5, "half of a picture still shows its class")
         else:
             decide("augmentation", "crop", "small shifts change no class that we know of")
             # a border of an eighth, or as much as a smaller picture needs
-            border = max(size // 8, -(-(size - min(facts.image_shape[1:])) // 2))
+            border = max(size // 8, -(-(size - min(facts.shape[1:])) // 2))
             decide("crop_padding", border, "an eighth of the picture, or what a small one needs")
         decide("flip", False, "a mirrored picture may show another class: ask for it with flip=true")
     dim = decide("dim", default_dim(k), "13 for each class up to 128, at least 5 for each, at most 512")
     most = 1000 if k <= 50 else 2000
     batch = decide("batch_size", max(32, min(most, facts.samples // _STEPS_IN_EPOCH)), "1000, or 2000 above 50 classes")
-    if objective == "auto":
-        objective = choose_objective(facts.class_sizes, batch, dim)
-        values["objective"] = Given(objective, "the rule: exact where a batch holds, on average, enough of a class")
-    else:
-        values["objective"] = Given(objective, "given")
-    optimizer = decide("optimizer", "sgd", "docs/tuning.md")
-    for name, value in OBJECTIVES[objective].rule(k, dim, batch).items():
-        if optimizer == "adamw" and name in _ADAMW:
-            decide(name, _ADAMW[name], "usual for AdamW, not searched")
-        else:
-            decide(name, value, "docs/defaults.md")
+    objective = choices.objective(objective, facts, batch, dim)
+    choices.optimised(OBJECTIVES[objective].rule(k, dim, batch))
     epochs = decide("epochs", _epochs(facts.samples, model, size, on_gpu), "200 on a GPU; on a CPU about ten minutes")
     decide("momentum", 0.9, "docs/tuning.md")
     decide("nesterov", True, "docs/tuning.md")
@@ -103,10 +127,24 @@ def rule(facts: Facts, objective: str = "auto", *, on_gpu: bool, **given: Any) -
         "average", round(min(0.999, max(0.0, 1 - 10 / steps)), 4), "about the last tenth of the run, 1000 steps at most"
     )
     decide("decay_all", False, "decay on BatchNorm and biases is most of V-MCR²'s sensitivity to it")
-    return values
+    return choices.values
 
 
-def _network(shape: tuple[int, int, int]) -> tuple[str, int]:
+def _for_rows(choices: _Choices, facts: Facts, objective: str) -> Values:
+    """The estimators' settings, which were searched on tables (docs/sklearn.md)."""
+    decide, k = choices.decide, facts.num_classes
+    if decide("model", "mlp", "rows of numbers") == "mlp":
+        decide("hidden", (256, 256), "the estimators' network")
+    decide("input_noise", INPUT_NOISE, "docs/sklearn.md")
+    dim = decide("dim", default_dim(k), "13 for each class up to 128, at least 5 for each, at most 512")
+    batch = decide("batch_size", even_batch(facts.samples, ROWS_BATCH), "even batches of at most 500")
+    objective = choices.objective(objective, facts, batch, dim)
+    choices.optimised(rows_rule(objective, k, dim, facts.samples, batch))
+    decide("decay_all", False, "as the estimators do")
+    return choices.values
+
+
+def _network(shape: Shape) -> tuple[str, int]:
     """The network's name, and the size of the square pictures that it sees."""
     low, high = sorted(shape[1:])
     if high < _SMALL:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -9,10 +10,13 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from .._shared import UserError
 from ..classifiers import NearestSubspace
-from ..data import Pictures, Split
+from ..data import ROWS, Preparation, Split
 from ..training import Numerics, embed
 from ._config import Config
+from ._folder import RunFolder
+from ._samples import samples_of
 
 
 class Listener(Protocol):
@@ -47,19 +51,50 @@ class Run:
         """What :meth:`predict` goes by, "head" or "subspace". Runs of earlier versions go by the nearest subspace."""
         return str(self.summary.get("readout", "subspace"))
 
-    def features(self, images: Tensor) -> Tensor:
-        """Unit features (m, d) of uint8 images (m, channels, height, width), un-augmented and in evaluation mode."""
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The names of classes 0, 1, …; numbers, if the run is of an earlier version."""
+        return RunFolder(self.folder).class_names or tuple(map(str, range(len(self.classifier.bases))))
+
+    def features(self, inputs: Any) -> Tensor:
+        """Unit features (m, d), un-augmented and in evaluation mode.
+
+        Of pictures, a uint8 tensor (m, channels, height, width); of a table's rows, as :meth:`prepare` takes them.
+        """
+        x = self._checked_images(inputs) if self._sees_pictures else self.prepare(inputs)
+        device = next(self.model.parameters()).device
+        labels = torch.zeros(len(x), dtype=torch.int64)
+        samples = samples_of(Split(x, labels), self.config, device)
+        return embed(self.model, samples, Numerics.choose(device, self.config.run.precision))
+
+    def prepare(self, rows: Any) -> Tensor:
+        """Rows of a table as the network sees them, float32 (m, columns).
+
+        Args:
+            rows: a pandas DataFrame, a mapping from column names to values, or a list of dicts, with the columns that
+                the run was trained on; or a float32 tensor that is prepared already.
+        """
+        if isinstance(rows, Tensor):
+            return rows.to(torch.float32)
+        kept = RunFolder(self.folder).preparation
+        if not kept.exists():
+            raise UserError(f"{self.folder} has no preparation.json: its rows are not a table's; give a tensor")
+        return torch.from_numpy(Preparation.from_json_dict(json.loads(kept.read_text())).transform(rows))
+
+    @property
+    def _sees_pictures(self) -> bool:
+        return self.config.data.name not in ROWS
+
+    @staticmethod
+    def _checked_images(images: Any) -> Tensor:
         if not isinstance(images, Tensor) or images.dtype != torch.uint8 or images.ndim != 4:
             got = f"{images.dtype}, {tuple(images.shape)}" if isinstance(images, Tensor) else type(images).__name__
             raise ValueError(f"images must be a uint8 tensor (m, channels, height, width), 0 to 255; got {got}")
-        device = next(self.model.parameters()).device
-        labels = torch.zeros(len(images), dtype=torch.int64)
-        pictures = Pictures(Split(images, labels), self.config.data, seed=self.config.run.seed, device=device)
-        return embed(self.model, pictures, Numerics.choose(device, self.config.run.precision))
+        return images
 
-    def predict(self, images: Tensor) -> Tensor:
-        """The class of each image by the run's read-out."""
-        features = self.features(images)
+    def predict(self, inputs: Any) -> Tensor:
+        """The class of each picture or row by the run's read-out; :attr:`class_names` has their names."""
+        features = self.features(inputs)
         if self.readout == "subspace" or self.head is None:
             return self.classifier.predict(features)
         with torch.no_grad():

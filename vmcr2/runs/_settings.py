@@ -17,6 +17,8 @@ class RunSettings(Settings):
     """Dimensions per class of the nearest-subspace classifier; 0 is ⌊d/k⌋."""
     readout: Literal["auto", "head", "subspace"] = "auto"
     """What the run predicts by. "auto": the objective's head, if it has one; with a hold-out, what is better there."""
+    start_from: str | None = None
+    """A finished run's folder: its network's weights are the first weights. Layers that do not fit are drawn."""
     seed: int = setting(0, at_least=0, below=2**63)
     """Of the network's first weights, the order of samples, augmentation and dropout."""
     device: str = setting("auto", decides=False)
@@ -27,6 +29,8 @@ class RunSettings(Settings):
     """"captured" replays the step as one CUDA graph; "auto" does so on a GPU, if it can."""
     compile: Literal["auto", "yes", "no"] = setting("auto", decides=False)
     """torch.compile of the network; "auto" does so if the run is long enough to save more time than it costs."""
+    stream: Literal["auto", "yes", "no"] = setting("auto", decides=False)
+    """Whether pictures stay on the host and come to the device batch by batch; "auto" does so if they do not fit."""
     log_every: int = setting(0, at_least=0, decides=False)
     """Epochs between lines of metrics. 0: about 100 lines over the run."""
     eval_every: int = setting(0, at_least=0, decides=False)

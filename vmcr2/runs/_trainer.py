@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from .._shared import CollapseWarning, UserError
-from ..data import Pictures, Source, Split, hold_out, with_label_noise
+from ..data import Source, Split, hold_out, with_label_noise
 from ..functional import diagnose, rate_reduction
 from ..training import Engine, Loop, Numerics, Step, TrainingError, batch_figures, check_capture, embed, epoch_order
 from ._checkpoint import Position, load_checkpoint, save_checkpoint
 from ._config import Config
 from ._folder import RunFolder, write_tensors
-from ._load import read_subspaces, restored
+from ._load import read_subspaces, restored, start_from
 from ._measure import (
     TrainingSide,
     accuracy,
@@ -30,6 +30,7 @@ from ._measure import (
 )
 from ._report_tensors import evaluation_tensors
 from ._run import Listener, Run
+from ._samples import samples_of
 
 _LINES = 100
 _PATIENCE = 0.2  # part of the run after which features must have left a collapsed start
@@ -43,9 +44,13 @@ def warn_of_collapse(text: str) -> None:
 
 
 class Trainer:
-    """Data, network, objective and training step. Nothing is written before :meth:`run`."""
+    """Data, network, objective and training step. Nothing is written before :meth:`run`.
 
-    def __init__(self, config: Config, source: Source, device: torch.device) -> None:
+    ``fresh``: the network gets the first weights that the settings name. Where a run goes on, or is only measured, they
+    come from its folder, and the files of the first ones may be gone.
+    """
+
+    def __init__(self, config: Config, source: Source, device: torch.device, *, fresh: bool = True) -> None:
         self.config, self.source = config, source
         self.num_classes = source.num_classes
         self.numerics = Numerics.choose(device, config.run.precision)
@@ -53,11 +58,16 @@ class Trainer:
         self.held: Split | None = None
         if config.data.holdout:
             self.train_split, self.held = hold_out(self.train_split, config.data.holdout, self.num_classes)
+        elif config.data.validation:
+            if not source.has_val:
+                raise UserError(f"validation is true, but {source.title or source.name} has no validation samples")
+            self.held = source.val()
         if share := config.data.label_noise:  # the held-out images keep their labels
             self.train_split = with_label_noise(self.train_split, share, self.num_classes, seed=config.run.seed)
         torch.manual_seed(config.run.seed)
-        size = config.data.image_size
-        self.network = self.numerics.place(config.model.build((source.image_shape[0], size, size)))
+        network = config.model.build(config.data.input_shape(source.sample_shape), with_weights=fresh)
+        self.left_as_drawn = start_from(network, config.run.start_from) if fresh and config.run.start_from else []
+        self.network = self.numerics.place(network)
         total = len(self.train_split.labels)
         self.batch_size = min(config.optim.batch_size, total)
         labels = self.train_split.labels
@@ -70,7 +80,7 @@ class Trainer:
         self.step = Step(
             self.network,
             self.objective,
-            self._pictures(self.train_split),
+            samples_of(self.train_split, config, device, batch_size=self.batch_size),
             config.optim,
             batch_size=self.batch_size,
             dim=config.model.dim,
@@ -78,9 +88,6 @@ class Trainer:
             numerics=self.numerics,
         )
         self._try_out()
-
-    def _pictures(self, split: Split) -> Pictures:
-        return Pictures(split, self.config.data, seed=self.config.run.seed, device=self.numerics.device)
 
     def _try_out(self) -> None:
         """Find settings that cannot work before anything is written: they are a :class:`UserError`."""
@@ -90,7 +97,8 @@ class Trainer:
                 self.step.samples.training_batch(self.step.index[:2], self.step.draw)
                 self.step.samples.plain_batch(self.step.index[:2])
         except (ValueError, RuntimeError) as error:
-            raise UserError(f"these settings do not fit the images of {self.source.name}: {error}") from error
+            called = self.source.title or self.source.name
+            raise UserError(f"these settings do not fit the images of {called}: {error}") from error
 
     def loop(self, images: int, say: Callable[[str], None]) -> Loop:
         """The epochs of a run that will see this number of images; ``say`` is told if the fast way is not possible."""
@@ -198,7 +206,7 @@ class Trainer:
         return figures
 
     def _embed(self, split: Split) -> Tensor:
-        return embed(self.network, self._pictures(split), self.numerics)
+        return embed(self.network, samples_of(split, self.config, self.numerics.device), self.numerics)
 
     def measure(self) -> TrainingSide:
         """The whole training set, un-augmented."""

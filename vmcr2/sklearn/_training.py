@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,6 +25,7 @@ from ..training import (
     TrainingError,
     embed,
     epoch_order,
+    even_batch,
     forked_random,
     order_generator,
 )
@@ -205,15 +205,6 @@ def portable(trainer: Trainer) -> Trainer:
     moved.plan, moved.numerics = replace(trainer.plan, device=cpu), Numerics(cpu)
     moved.spread, moved.optimizer = trainer.spread.to(cpu), None
     return moved
-
-
-def even_batch(rows: int, largest: int) -> int:
-    """The size of the fewest even batches of at most ``largest`` rows; BatchNorm needs two rows at least.
-
-    >>> even_batch(600, 500), even_batch(5, 2)
-    (300, 2)
-    """
-    return rows // max(1, min(math.ceil(rows / largest), rows // 2))
 
 
 class EarlyStopping:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import json
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .._shared import shown
-from ..data import DATASETS
+from ..data import DATASETS, DataSettings, open_settings
 from ..runs import ALL_SETTINGS, RECIPES, Config, UserError, check_setting
 
 _LARGE = 25_000
@@ -100,18 +101,28 @@ def grid(
         except UserError as error:
             called = " ".join(f"{name}={shown(value)}" for name, value in chosen.items())
             raise UserError(f"{error} (the grid's point {called})") from error
-        if config.data.holdout == 0 and "holdout" not in axes:
-            config = config.replace(holdout=default_holdout(config.data.name))
+        if config.data.holdout == 0 and "holdout" not in axes and not config.data.validation:
+            config = config.replace(holdout=default_holdout(config.data))
         flat = config.flat()
         point = Point(config, {name: flat[name] for name in axes if name != "seed"})
         points.setdefault(point.id, point)  # a value given twice is one point
     return list(points.values())
 
 
-def default_holdout(data: str) -> int:
+def default_holdout(data: DataSettings) -> int:
     """How many training images to set aside."""
-    size = DATASETS[data].train_size if data in DATASETS else _LARGE  # opening an unknown one will say what is wrong
+    if data.name in DATASETS:
+        size = DATASETS[data.name].train_size
+    elif data.path is not None:
+        size = _own_size(data)
+    else:
+        size = _LARGE  # opening what is not known will say what is wrong
     return _LARGE_HOLDOUT if size >= _LARGE else size // 5
+
+
+@functools.cache  # every point of a grid asks
+def _own_size(data: DataSettings) -> int:
+    return len(open_settings(data).train().labels)
 
 
 def changes(config: Config) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ..data import Source, open_data
+from ..data import Source, open_settings
 from ..runs import Config, RunFolder, TrainingError, UserError, fit
 
 
@@ -65,7 +65,7 @@ class _Watch:
 
 def open_for_sweep(config: Config) -> Source:
     """The data of a configuration, without a way to the test images."""
-    return open_data(config.data.name, config.data.path).training_only()
+    return open_settings(config.data).training_only()
 
 
 class Runner:
@@ -73,7 +73,7 @@ class Runner:
 
     def __init__(self, open_source: Callable[[Config], Source] = open_for_sweep) -> None:
         self._open_source = open_source
-        self._sources: dict[tuple[str, str | None], Source] = {}
+        self._sources: dict[tuple[Any, ...], Source] = {}
 
     def __call__(self, job: Job, told_to_stop: Callable[[], bool] | None = None) -> Outcome:
         """Make the run, or continue it, and return its outcome. Only a stop and Ctrl-C raise."""
@@ -107,7 +107,7 @@ class Runner:
             _give_memory_back()
 
     def _source(self, config: Config) -> Source:
-        key = (config.data.name, config.data.path)
+        key = tuple(config.data.reading().values())
         if key not in self._sources:
             self._sources[key] = self._open_source(config)
         return self._sources[key]

@@ -15,6 +15,7 @@ from ._samples import (
     Samples as Samples,
     embed as embed,
     epoch_order as epoch_order,
+    even_batch as even_batch,
     order_generator as order_generator,
 )
 from ._settings import OptimSettings as OptimSettings

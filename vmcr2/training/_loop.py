@@ -31,7 +31,7 @@ class Loop:
     def __init__(self, step: Step, engine: Engine, order: Callable[[int], Tensor]) -> None:
         self.step, self.engine = step, engine
         self._order_of = order
-        self._order = (-1, step.index)
+        self._order = (-1, step.index, step.index)
         self.batch_size = len(step.index)
         self.steps_per_epoch = max(1, len(step.samples) // self.batch_size)
         self.seconds = 0.0
@@ -74,14 +74,17 @@ class Loop:
         step, size = self.step, self.batch_size
         if step.begin(epoch):
             self.engine.renew()
-        order = self.order(epoch)
+        order, here = self.order(epoch), self._order[2]
         for i in range(self.steps_per_epoch):
             done = epoch * self.steps_per_epoch + i
             if i:
                 self.latch_if_due(done)
+            step.samples.bring(here[i * size : (i + 1) * size])
             step.index.copy_(order[i * size : (i + 1) * size])
             step.rate.fill_(learning_rate(step.optim, done, self.steps_per_epoch))
             self.engine()
+            if i + 1 < self.steps_per_epoch:
+                step.samples.expect(here[(i + 1) * size : (i + 2) * size])
         self.order(epoch + 1)  # while the device is still busy
         if step.broke():
             raise TrainingError(
@@ -91,7 +94,8 @@ class Loop:
     def order(self, epoch: int) -> Tensor:
         """The epoch's order of samples, on the device."""
         if self._order[0] != epoch:
-            self._order = epoch, self._order_of(epoch).to(self.step.numerics.device)
+            here = self._order_of(epoch)
+            self._order = epoch, here.to(self.step.numerics.device), here
         return self._order[1]
 
     def latch(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 import torch
@@ -22,11 +23,17 @@ class Inputs(Protocol):
 
 
 class Samples(Inputs, Protocol):
-    """A training set on its device."""
+    """A training set, on its device or on its way there."""
 
     @property
     def labels(self) -> Tensor:
         """int64 (N,), on the device."""
+
+    def bring(self, index: Tensor) -> None:
+        """Called before a training step with the host's index of its batch: have the inputs on the device."""
+
+    def expect(self, index: Tensor) -> None:
+        """Called after a training step was started, with the index of the next: the device is busy meanwhile."""
 
     def training_batch(self, index: Tensor, draw: Tensor) -> Tensor:
         """The inputs of ``index`` as they are trained on; ``draw`` is the number of the epoch, a 0-dim tensor."""
@@ -41,6 +48,12 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.x)
+
+    def bring(self, index: Tensor) -> None:
+        """Nothing: the rows are on the device."""
+
+    def expect(self, index: Tensor) -> None:
+        """Likewise."""
 
     def training_batch(self, index: Tensor, draw: Tensor) -> Tensor:
         """The rows of ``index``."""
@@ -88,3 +101,12 @@ def epoch_order(total: int, seed: int, epoch: int) -> Tensor:
 def order_generator(seed: int, epoch: int) -> torch.Generator:
     """The random numbers of an epoch's order."""
     return torch.Generator().manual_seed((seed * 1_000_003 + epoch) % 2**63)
+
+
+def even_batch(rows: int, largest: int) -> int:
+    """The size of the fewest even batches of at most ``largest`` rows; BatchNorm needs two rows at least.
+
+    >>> even_batch(600, 500), even_batch(5, 2)
+    (300, 2)
+    """
+    return rows // max(1, min(math.ceil(rows / largest), rows // 2))

@@ -159,6 +159,7 @@ class Step:
     def _see(self, index: Tensor) -> Tensor:
         # drawn for the epoch after the last: the same whenever it is asked for, also after a resumption
         draw = torch.full_like(self.draw, self.optim.epochs)
+        self.samples.bring(index.cpu())
         with self.numerics.applied():
             return self.featurize(index, draw)
 
