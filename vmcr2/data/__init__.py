@@ -2,8 +2,10 @@
 
 from ._augment import augment_crop, augment_resized_crop, flip_only, normalize, plain
 from ._catalogue import DATASETS, DataInfo, describe as describe
+from ._check_folder import check_folder as check_folder
 from ._dataset import from_dataset
 from ._errors import DataError
+from ._findings import Findings as Findings
 from ._folder import from_folder
 from ._holdout import hold_out as hold_out, stratified as stratified, with_label_noise as with_label_noise
 from ._pictures import Pictures as Pictures
