@@ -35,7 +35,7 @@ def photos(tmp_path: Path) -> Path:
 def table(tmp_path: Path) -> Path:
     random = np.random.default_rng(0)
     rows = [f"{j + random.normal() / 4:.4f},{'north' if j else 'south'},{'ab'[j]}" for j in (0, 1) for _ in range(60)]
-    (tmp_path / "flowers.csv").write_text("length,side,species\n" + "\n".join(rows) + "\n")
+    (tmp_path / "flowers.csv").write_text("length,side,kind\n" + "\n".join(rows) + "\n")
     return tmp_path / "flowers.csv"
 
 
@@ -84,11 +84,11 @@ def test_options_of_pictures(photos: Path) -> None:
 
 
 def test_a_table_is_one_argument(table: Path) -> None:
-    said = in_process("train", "flowers.csv", "--label", "species", *FEW, "--out", "run")
+    said = in_process("train", "flowers.csv", "--label", "kind", *FEW, "--out", "run")
     assert said.code == 0, said.err
     assert "flowers: 96 training rows of 3 numbers, 2 classes of 48" in said.out
     assert in_process("evaluate", "run").code == 0
-    shown = in_process("recipes", "flowers.csv", "--label", "species")
+    shown = in_process("recipes", "flowers.csv", "--label", "kind")
     assert "input_noise" in shown.out
     assert "image_size" not in shown.out
 
@@ -96,7 +96,7 @@ def test_a_table_is_one_argument(table: Path) -> None:
 def test_a_test_table_of_one_s_own(table: Path) -> None:
     lines = table.read_text().splitlines()
     Path("held.csv").write_text("\n".join([lines[0], *lines[1:10], *lines[-10:]]))
-    said = in_process("train", "flowers.csv", "--label", "species", "--test", "held.csv", *FEW, "--out", "run")
+    said = in_process("train", "flowers.csv", "--label", "kind", "--test", "held.csv", *FEW, "--out", "run")
     assert said.code == 0, said.err
     assert json.loads(Path("run/summary.json").read_text())["test_images"] == 19
 
@@ -110,9 +110,9 @@ def test_a_test_table_of_one_s_own(table: Path) -> None:
         (("train", "my photos", "--data", "x"), ("both say where the data are",)),
         (("train", "my photos", "--label", "x"), ("label acts with data table only",)),
         (("train", "my photos", "--channels", "2"), ("channels",)),
-        (("train", "flowers.csv"), ("--label COLUMN", "length, side, species")),
-        (("train", "flowers.csv", "--label", "colour"), ("colour", "length, side, species")),
-        (("train", "flowers.csv", "--label", "species", "--image-size", "8"), ("image_size does nothing",)),
+        (("train", "flowers.csv"), ("--label COLUMN", "length, side, kind")),
+        (("train", "flowers.csv", "--label", "colour"), ("colour", "length, side, kind")),
+        (("train", "flowers.csv", "--label", "kind", "--image-size", "8"), ("image_size does nothing",)),
         (("train", "digits", "--strict"), ("--strict is for a folder",)),
         (("train", "my photos", "--model", "nowhere:net"), ("nowhere",)),
         (("train", "my photos", "--weights", "no.pt", "--model", "resnet18"), ("no.pt",)),
@@ -141,7 +141,7 @@ def test_check_looks_at_a_folder(photos: Path) -> None:
 
 
 def test_check_looks_at_a_table(table: Path) -> None:
-    said = in_process("data", "check", "flowers.csv", "--label", "species", "--json")
+    said = in_process("data", "check", "flowers.csv", "--label", "kind", "--json")
     found = json.loads(said.out)
     assert any("2" in value for what, value in found["rows"] if "class" in what)
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..data import DATASETS, DataError, check_table, open_data, pack, verify
+from ..data import DATASETS, DataError, check_folder, check_table, open_data, pack, verify
 from ._own import progress_bar
 
 data_app = typer.Typer(no_args_is_help=True)
@@ -61,8 +61,6 @@ def check_(
         if label is not None:
             raise DataError(f"--label is for a table, and {path} is a folder: its classes are its folders")
         with progress_bar() as report:
-            from ..data import check_folder
-
             found = check_folder(place, progress=report)
     else:
         found = check_table(place, label)

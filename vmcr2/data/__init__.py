@@ -2,6 +2,7 @@
 
 from ._augment import augment_crop, augment_resized_crop, flip_only, normalize, plain
 from ._catalogue import DATASETS, DataInfo, describe as describe
+from ._check_folder import check_folder as check_folder
 from ._check_table import check_table as check_table
 from ._dataset import from_dataset
 from ._errors import DataError
