@@ -12,13 +12,24 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from vmcr2.functional import normalize_rows
-from vmcr2.models import MLP, MNISTNet, PreActResNet18, ResNet18
+from vmcr2.models import MLP, Featurizer, MNISTNet, PreActResNet18, ResNet18
 
 D = 24
+
+
+def small_backbone() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(3, 12, 3, bias=False), nn.BatchNorm2d(12), nn.ReLU(), nn.AdaptiveAvgPool2d(1))
+
+
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "MNISTNet": (lambda: MNISTNet(D), (1, 32, 32)),
     "ResNet18": (lambda: ResNet18(D), (3, 32, 32)),
     "PreActResNet18": (lambda: PreActResNet18(D), (3, 32, 32)),
+    "Featurizer": (lambda: Featurizer(small_backbone(), D, 12), (3, 8, 8)),
+    "Featurizer without a head": (
+        lambda: Featurizer(nn.Sequential(nn.Flatten(), nn.Linear(192, D)), D, None),
+        (3, 8, 8),
+    ),
     "MLP": (lambda: MLP(3 * 8 * 8, D, (40, 30)), (3, 8, 8)),
     "MLP with batch norm": (lambda: MLP(3 * 8 * 8, D, (40, 30), batch_norm=True), (3, 8, 8)),
 }

@@ -121,9 +121,9 @@ def _tried(network: nn.Module, pair: Tensor, maker: str) -> object:
     try:
         return network(pair)
     except Exception as error:
+        remedy = "change the network, or set another image_size" if pair.ndim == 4 else "change the network"
         raise UserError(
-            f"{maker} cannot take samples of shape {tuple(pair.shape[1:])} ({in_short(error)}): "
-            "change the network, or the size of the samples"
+            f"{maker} cannot take samples of shape {tuple(pair.shape[1:])} ({in_short(error)}): {remedy}"
         ) from error
 
 

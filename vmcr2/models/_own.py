@@ -7,10 +7,11 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any
 
+import torch
 from torch import nn
 
 from .._shared import UserError, did_you_mean
@@ -62,7 +63,9 @@ def _factory(name: str) -> Callable[..., Any]:
 def _module(name: str, module_name: str) -> ModuleType:
     importlib.invalidate_caches()  # the file may have been written a moment ago
     try:
-        return importlib.import_module(module_name)
+        # a module that draws random numbers does so in the first run of a process only: later ones must start the same
+        with torch.random.fork_rng([]):
+            return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
             raise UserError(
@@ -89,7 +92,7 @@ def _made(name: str, factory: Callable[..., Any], offered: dict[str, Any]) -> nn
     ]
     if needed:
         raise UserError(
-            f"model {name!r} needs the argument {needed[0]}, but it can get dim and input_shape only: "
+            f"model {name!r} needs the argument {needed[0]}, but it gets dim and input_shape only, by name: "
             f"give {needed[0]} a default"
         )
     try:
@@ -113,4 +116,5 @@ def _current_folder_first() -> Iterator[None]:
     try:
         yield
     finally:
-        sys.path.remove(here)  # the first such entry, which is this one unless the module put its own before it
+        with suppress(ValueError):  # the module may have changed the path itself
+            sys.path.remove(here)

@@ -61,8 +61,8 @@ def load_into(network: nn.Module, state_dict: Mapping[str, Tensor], *, partial: 
         check_fit(
             required,
             saved,
-            names="the saved weights are of another network",
-            shapes="the saved weights are of another network, because shapes differ",
+            names="the saved weights are of another network, so start from a run of the same model",
+            shapes="the saved weights have other shapes, so start from a run of the same model and input",
         )
     except ValueError as error:
         raise UserError(str(error)) from None
