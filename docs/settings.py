@@ -53,7 +53,8 @@ def rows(kind: type[Settings]) -> list[str]:
     for name, known in kind.known().items():
         if known.attribute in texts:
             needs = "; ".join(
-                f"{other} {', '.join(map(str, values))}" for other, values in known.rule.only_with.items()
+                [f"{other} {', '.join(map(str, values))}" for other, values in known.rule.only_with.items()]
+                + [f"not with {other} {', '.join(map(str, values))}" for other, values in known.rule.idle_with.items()]
             )
             cells = [f"`{name}`", described(known.kind), f"`{shown(known.default)}`", needs, texts[known.attribute]]
             lines.append("| " + " | ".join(cells) + " |")

@@ -93,6 +93,7 @@ LIBRARIES = {
     "data": {"numpy", "safetensors", "sklearn", "PIL", "triton", "pyarrow"},
     "models": {"triton", "safetensors", "timm", "torchvision"},  # lazily, all of them
     "runs": {"safetensors"},
+    "bench": {"safetensors"},
     "sklearn": {"numpy", "scipy", "sklearn", "rich"},  # rich: the progress bar, where asked for
     "report": {"numpy", "safetensors", "matplotlib", "jinja2", "markupsafe", "PIL"},
     "cli": {"typer", "rich"},

@@ -1,4 +1,4 @@
-"""`vmcr2 bench objectives | epoch | latch`."""
+"""`vmcr2 bench objectives | epoch | latch | stream`."""
 
 from __future__ import annotations
 
@@ -73,6 +73,19 @@ def latch(json_: Json = None, device: Device = "auto", threads: Threads = None) 
     vmcr2 bench latch --json benchmarks/results/latch-h200.json
     """
     from ..bench import latch as bench
+
+    chosen = _prepared(json_, device, threads)
+    _show(bench.table, bench.run(chosen, say=_say), json_)
+
+
+@bench_app.command()
+def stream(json_: Json = None, device: Device = "auto", threads: Threads = None) -> None:
+    """Time epochs over pictures that are on the device, and over the same pictures streamed from a file.
+
+    \b
+    vmcr2 bench stream --json benchmarks/results/stream-h200.json
+    """
+    from ..bench import stream as bench
 
     chosen = _prepared(json_, device, threads)
     _show(bench.table, bench.run(chosen, say=_say), json_)
