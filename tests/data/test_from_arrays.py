@@ -14,6 +14,7 @@ RNG = np.random.default_rng(0)
 GREY = RNG.integers(0, 256, (30, 6, 5), dtype=np.uint8)
 COLOUR = RNG.integers(0, 256, (30, 6, 5, 3), dtype=np.uint8)
 ROWS = RNG.normal(3, 2, size=(30, 4))
+BRIEF = torch.from_numpy(ROWS).bfloat16()  # NumPy has no such numbers
 LABELS = np.arange(30) % 3
 
 
@@ -47,14 +48,14 @@ def test_both_ends_may_be_channels() -> None:
     assert from_arrays(torch.from_numpy(square), LABELS).image_shape == (3, 5, 3)  # a tensor first
 
 
-@pytest.mark.parametrize("given", [ROWS, torch.from_numpy(ROWS), ROWS.tolist(), ROWS.astype(np.float32)])
+@pytest.mark.parametrize("given", [ROWS, torch.from_numpy(ROWS), ROWS.tolist(), ROWS.astype(np.float32), BRIEF])
 def test_rows(given: Any) -> None:
     source = from_arrays(given, LABELS.tolist(), test=(given, LABELS))
     assert source.name == "given-rows"
     assert source.settings == {"data": "given-rows"}
     assert source.sample_shape == (4,)
     expected = (ROWS - ROWS.mean(0)) / ROWS.std(0)
-    assert np.allclose(source.train().inputs, expected, atol=1e-5)
+    assert np.allclose(source.train().inputs, expected, atol=0.03 if given is BRIEF else 1e-5)
     made = Preparation.from_json_dict(source.preparation or {})
     assert np.array_equal(made.transform(given), source.test().inputs)
 
@@ -108,6 +109,7 @@ def test_validation_samples() -> None:
         (["z", "y", "x"] * 10, ["x", "y", "z"], ("x", "y", "z")),
         (LABELS, ["2", "1", "0"], ("2", "1", "0")),
         ([True, False] * 15, None, ("False", "True")),
+        (LABELS[:, None], ["x", "y", "z"], ("x", "y", "z")),
     ],
 )
 def test_labels_and_names(labels: Any, names: Any, expected: tuple[str, ...]) -> None:
@@ -118,6 +120,10 @@ def test_labels_and_names(labels: Any, names: Any, expected: tuple[str, ...]) ->
         assert found == [names[at] for at in LABELS.tolist()]  # whole numbers are places among the names
     else:
         assert found == [str(int(v)) if isinstance(v, float) else str(v) for v in np.asarray(labels).tolist()]
+
+
+def test_labels_of_bytes() -> None:
+    assert from_arrays(ROWS, np.array([b"cat", b"dog", b"eel"] * 10)).class_names == ("cat", "dog", "eel")
 
 
 def test_gaps_in_rows_are_filled_and_said() -> None:
@@ -142,7 +148,7 @@ BAD: dict[str, tuple[tuple[Any, Any], dict[str, Any], str]] = {
     "ragged": (([[1.0, 2.0], [3.0]], [0, 1]), {}, "rows of different lengths"),
     "text rows": ((np.array([["a"]] * 30), LABELS), {}, "are not numbers .*: use vmcr2.data.from_table"),
     "infinite": ((INFINITE, LABELS), {}, "column 1 of the training rows has an infinite number in row 5"),
-    "one class": ((ROWS, [1] * 30), {}, "the training labels has one class, 1"),
+    "one class": ((ROWS, [1] * 30), {}, "the list of training labels has one class, 1"),
     "float targets": ((ROWS, ROWS[:, 0]), {}, "30 different numbers with fractions"),
     "gaps in labels": ((ROWS, [None, *LABELS[1:]]), {}, "lack 1 values, the first at place 0"),
     "labels in columns": ((ROWS, np.eye(3)[LABELS]), {}, r"labels have the shape \(30, 3\): give one dimension"),
@@ -153,12 +159,12 @@ BAD: dict[str, tuple[tuple[Any, Any], dict[str, Any], str]] = {
         {"test": (ROWS, LABELS + 1)},
         "the training rows do not have, 3",
     ),
-    "other val classes": ((ROWS, LABELS), {"val": (ROWS, LABELS + 1)}, "the val labels has classes"),
+    "other val classes": ((ROWS, LABELS), {"val": (ROWS, LABELS + 1)}, "the list of val labels has classes"),
     "test alone": ((ROWS, LABELS), {"test": ROWS}, r"test must be a pair of inputs and labels"),
-    "few names": ((ROWS, LABELS), {"class_names": ["a", "b"]}, "have the class 2, but class_names has 2 names"),
+    "few names": ((ROWS, LABELS), {"class_names": ["a", "b"]}, "has the class 2, but class_names has 2 names"),
     "many names": ((ROWS, LABELS), {"class_names": [*"abcd"]}, "no training sample has the class d"),
     "names twice": ((ROWS, LABELS), {"class_names": [*"aab"]}, "class_names has a name twice"),
-    "other names": ((ROWS, ["x", "y", "z"] * 10), {"class_names": [*"xyw"]}, "the training labels has classes"),
+    "other names": ((ROWS, ["x", "y", "z"] * 10), {"class_names": [*"xyw"]}, "has z, which class_names lacks"),
     "constant rows": ((np.ones((30, 2)), LABELS), {}, "no column to learn from"),
     "no share": ((ROWS, LABELS), {"test_share": 1.5}, "test_share must lie between 0 and 1"),
 }

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from hypothesis import given, settings, strategies as st
 from table_files import people
 
 from vmcr2.data import DataError, Preparation
@@ -178,3 +179,22 @@ def test_nothing_to_learn_from() -> None:
 def test_another_format() -> None:
     with pytest.raises(DataError, match="use the version of vmcr2 that wrote it"):
         Preparation.from_json_dict({"format": "vmcr2-preparation-9"})
+
+
+CELL = st.one_of(
+    st.none(), st.booleans(), st.integers(-5, 5), st.floats(-1e6, 1e6), st.sampled_from(["a", "b", "?", "1", "x y"])
+)
+
+
+@given(st.lists(st.fixed_dictionaries({"p": CELL, "q": CELL, "r": st.floats(-9, 9)}), min_size=2, max_size=12))
+@settings(max_examples=60, deadline=None)
+def test_whatever_is_in_the_cells_rows_become_finite_numbers(rows: list[dict[str, object]]) -> None:
+    try:
+        made = Preparation.fit(rows)
+    except DataError:
+        return  # nothing to learn from
+    found = made.transform(rows)
+    assert found.shape == (len(rows), len(made.columns))
+    assert np.isfinite(found).all()
+    assert Preparation.from_json_dict(json.loads(json.dumps(made.to_json_dict()))) == made
+    assert set(made.inputs) | set(made.left_out) == {"p", "q", "r"}

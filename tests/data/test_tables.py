@@ -14,7 +14,7 @@ import torch
 from table_files import people, write_csv
 
 import vmcr2
-from vmcr2.data import Preparation, Source, from_table
+from vmcr2.data import DataError, Preparation, Source, from_table
 
 ROOT = Path(vmcr2.__file__).parent.parent
 COLUMNS = ("age", "colour=blue", "colour=green", "colour=red", "colour=(missing)", "smoker", "income")
@@ -207,6 +207,23 @@ def test_a_csv_without_names(tmp_path: Path) -> None:
         assert source.class_names == ("0", "1", "2")
         assert source.settings["label"] == "3"
         assert Preparation.from_json_dict(source.preparation or {}).columns == ("0=F", "0=M", "1", "2")
+
+
+def test_what_pandas_writes_for_an_array(tmp_path: Path) -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame(np.c_[np.random.default_rng(0).normal(size=(20, 2)), np.arange(20) % 2])
+    for index in (True, False):
+        frame.to_csv(tmp_path / "t.csv", index=index)
+        source = from_table(tmp_path / "t.csv", "2")
+        assert len(source.train().labels) + len(source.test().labels) == 20
+        assert Preparation.from_json_dict(source.preparation or {}).columns == ("0", "1")  # the index is left out
+
+
+def test_decimal_commas_are_no_delimiters(tmp_path: Path) -> None:
+    columns = {"a": [f"{at},5" for at in range(20)], "b": [f"{at},25" for at in range(20)], "c": ["x", "y"] * 10}
+    with pytest.raises(DataError, match="the column 0 writes numbers with a comma, as in 0,5"):
+        from_table(write_csv(tmp_path / "t.csv", columns | {"d": range(20)}, delimiter=";", names=False), "2")
 
 
 @pytest.mark.parametrize("names", [["0", "1", "2"], ["country", "2019", "2020"]])

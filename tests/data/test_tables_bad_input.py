@@ -72,13 +72,13 @@ CASES: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
     "empty": (csv_text(""), "t.csv is empty"),
     "blank lines": (csv_text("\n\n \n"), "t.csv is empty"),
     "names alone": (csv_text("x,label\n"), "has column names but no rows"),
-    "one column": (csv_text("label\na\nb\na\nb\n"), "no column to learn from"),
+    "one column": (csv_text("label\na\nb\na\nb\n"), "no column beside the label label"),
     "latin-1": (raw("t.csv", "x,label\n1,caf\xe9\n".encode("latin-1")), "is not UTF-8 text .*0xe9.*save it as UTF-8"),
     "utf-16": (raw("t.csv", "x,label\n1,a\n".encode("utf-16")), "is not UTF-8 text"),
     "binary": (raw("t.csv", b"a,b\0\0\n1,2\n"), "is not a text file"),
     "short line": (csv_text("x,z,label\n1,2,a\n1,b\n"), "line 3 of .* has 2 cells, but the first line has 3"),
     "long line": (csv_text("x,label\n1,a\n2,b\n1,2,a\n"), "line 4 of .* has 3 cells, but the first line has 2"),
-    "open quote": (csv_text('x,label\n1,a\n"2,b\n3,a\n'), "cells, but the first line has 2"),
+    "open quote": (csv_text('x,label\n1,a\n"2,b\n3,a\n'), "has 1 cell, but the first line has 2"),
     "names twice": (csv_text("x,x,label\n1,2,a\n"), "more than one column with the name x"),
     "no label column": (table("kind", **GOOD), "has no column kind: the columns are x, label"),
     "close to a column": (table("labl", **GOOD), "has no column labl: did you mean label"),
@@ -86,7 +86,7 @@ CASES: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
     "two usual labels": (table(y=GOOD["x"], label=GOOD["label"]), "the columns y and label may both have them"),
     "float targets": (
         table("price", x=range(20), price=[at + 0.5 for at in range(20)]),
-        "the label price of .*t.csv has 20 different numbers with fractions such as 0.5: it is a quantity, not a class",
+        "the column price of .*t.csv has 20 different numbers with fractions such as 0.5: it is a quantity",
     ),
     "ids as labels": (table("x", **GOOD), "20 different values in 20 rows, and 20 of them occur once: it is an id"),
     "dates as labels": (
@@ -94,7 +94,7 @@ CASES: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
         "it is an id or a quantity, not a class",
     ),
     "one class": (table(x=range(20), label=["a"] * 20), "has one class, a, in all rows: training needs at least two"),
-    "no labels": (table(x=range(20), label=[None] * 20), "the label label of .* is empty in every row"),
+    "no labels": (table(x=range(20), label=[None] * 20), "the column label of .* is empty in every row"),
     "constant columns": (table(x=[1] * 20, label=GOOD["label"]), r"no column to learn from, left out: x \(constant\)"),
     "infinite": (
         table(x=[*range(19), "inf"], label=GOOD["label"]),
@@ -113,7 +113,10 @@ CASES: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
         with_test(x=[1, 2], label=["a", "c"]),
         "test.csv has classes that the training rows do not have, c: remove these rows",
     ),
-    "test lacks": (with_test(label=["a", "b"]), "test.csv lacks the column x: give it the columns of .*t.csv"),
+    "test lacks": (
+        with_test(z=[1, 2], label=["a", "b"]),
+        "test.csv lacks the column x and has the column z too: give it the columns of .*t.csv",
+    ),
     "test has more": (with_test(x=[1, 2], z=[1, 2], label=["a", "b"]), "test.csv has the column z too"),
     "test without label": (with_test(x=[1, 2]), "test.csv has no column label"),
     "test with text": (

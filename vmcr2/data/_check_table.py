@@ -13,8 +13,9 @@ from ._columns import Column, listed
 from ._errors import DataError
 from ._findings import Findings
 from ._preparation import Preparation
+from ._split import Part
 from ._table_files import table_path
-from ._tables import Labelled, SplitTable, split_table
+from ._tables import SplitTable, split_table
 
 _MANY_CLASSES = 50
 _UNEVEN = 10  # times that the largest class may be larger than the smallest without remark
@@ -110,29 +111,32 @@ def _others(left_out: dict[str, str]) -> str:
     return f"{len(others)}: {listed(others)}" if others else "0"
 
 
-def _keys(rows: Labelled) -> list[tuple[object, ...]]:
+def _keys(table: SplitTable) -> dict[Part, list[bytes]]:
     """A key for every row: its values, without its class. A missing value equals a missing value."""
-    columns = [
-        column.values if column.values.dtype == object else _comparable(column) for column in rows.columns.values()
-    ]
-    return list(zip(*columns, strict=True))
-
-
-def _comparable(column: Column) -> list[object]:
-    return [None if np.isnan(value) else float(value) for value in column.values]
+    codes: dict[object, float] = {None: -1.0}  # one number for every different text
+    found: dict[Part, list[bytes]] = {}
+    for part, rows in table.parts.items():
+        columns = []
+        for column in rows.columns.values():
+            if column.values.dtype == object:
+                columns.append(np.array([codes.setdefault(text, float(len(codes))) for text in column.values]))
+            else:  # one kind of NaN and of zero, because bytes are compared
+                columns.append(np.where(column.missing, np.nan, column.values) + 0.0)
+        found[part] = [row.tobytes() for row in np.stack(columns, axis=1)]
+    return found
 
 
 def _twins(table: SplitTable, file: Path, problems: list[str]) -> str:
     """How many rows have the same values as another one before them; problems where this spoils a measurement."""
-    keys = {part: _keys(rows) for part, rows in table.parts.items()}
-    classes: dict[tuple[object, ...], set[int]] = {}
+    keys = _keys(table)
+    classes: dict[bytes, set[int]] = {}
     for part, rows in table.parts.items():
         for key, label in zip(keys[part], rows.labels.tolist(), strict=True):
             classes.setdefault(key, set()).add(label)
     twice = _total(table) - len(classes)
     known = set(keys["train"])
-    for part in ("val", "test"):
-        shared = sum(key in known for key in keys.get(part, ()))
+    for part in keys:
+        shared = sum(key in known for key in keys[part]) if part != "train" else 0
         if shared:
             problems.append(
                 f"{shared} of {len(keys[part])} {part} rows of {file} also stand in the training rows: "

@@ -30,7 +30,7 @@ def class_texts(labels: Column, what: str) -> NDArray[Any]:
                 "quantity, not a class; choose another column, or write ranges of it as names (low, high)"
             )
         if np.isinf(present).any():
-            raise DataError(f"{what} has an infinite number: it must have classes")
+            raise DataError(f"{what} has an infinite number: give every row a class")
     elif labels.kind == "other":
         raise DataError(f"{what} has neither text nor whole numbers: give every row one class")
     return labels.texts()

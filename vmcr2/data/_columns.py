@@ -11,6 +11,7 @@ from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -19,6 +20,7 @@ from ._errors import DataError
 Kind = Literal["number", "boolean", "text", "date", "other"]
 MISSING = frozenset({"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null"})
 """Texts that stand for a missing value."""
+DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 _TRUTH = {"true": 1.0, "false": 0.0}
 _TIME = r"([ T]\d{1,2}:\d{2}.*)?"
 _DATE = re.compile(rf"(\d{{4}}[-/.]\d{{1,2}}[-/.]\d{{1,2}}|\d{{1,2}}[-/.]\d{{1,2}}[-/.]\d{{2,4}}){_TIME}")
@@ -67,6 +69,14 @@ def text_of(value: Any) -> str:
     return str(value).strip()
 
 
+def array_of(values: Any) -> NDArray[Any]:
+    """A tensor or list as an array."""
+    if isinstance(values, Tensor):
+        plain = values.detach().cpu()
+        return np.asarray((plain.float() if plain.dtype == torch.bfloat16 else plain).numpy())  # NumPy has no bfloat16
+    return np.asarray(values)
+
+
 def as_column(values: Any) -> Column:
     """A sequence, an array or a tensor as a column; texts that all are numbers become numbers.
 
@@ -76,7 +86,7 @@ def as_column(values: Any) -> Column:
     if isinstance(values, Column):
         return values
     if isinstance(values, Tensor):
-        values = values.detach().cpu().numpy()
+        values = array_of(values)
     elif hasattr(values, "to_numpy"):  # a pandas Series
         values = values.to_numpy()
     if not isinstance(values, np.ndarray):
@@ -90,6 +100,8 @@ def as_column(values: Any) -> Column:
         return Column("boolean", values.astype(np.float64))
     if code == "M":
         return Column("date", _objects([None if str(value) == "NaT" else str(value) for value in values]))
+    if code == "S":
+        values = np.char.decode(values, "utf-8", "replace")
     return _from_objects(values.tolist())
 
 
@@ -121,14 +133,17 @@ def from_texts(cells: Sequence[str | None]) -> Column:
     return Column(kind, _objects(stripped))
 
 
-def numbers_of(cells: Iterable[str | None]) -> NDArray[np.float64] | None:
-    """Texts as numbers, NaN where missing; None if one of them is something else."""
+def numbers_of(cells: Sequence[str | None]) -> NDArray[np.float64] | None:
+    """Texts as numbers, NaN where missing; None if one of them is something else. Blanks around them do not matter."""
     try:
-        found = [np.nan if cell is None or cell in MISSING else float(cell) for cell in cells]
+        try:
+            found = list(map(float, cells))  # type: ignore[arg-type]  # None is a TypeError
+        except (TypeError, ValueError):  # gaps: slower
+            found = [np.nan if cell is None or cell.strip() in MISSING else float(cell) for cell in cells]
     except ValueError:
         return None
     # Python reads 2019_01 as a number, and people mean a text
-    if any(cell is not None and "_" in cell for cell in cells):
+    if "_" in "".join(filter(None, cells)):
         return None
     return np.array(found, dtype=np.float64)
 
@@ -148,7 +163,7 @@ def as_columns(table: Any) -> dict[str, Column]:
             (str(name), [row.get(name) for row in table]) for name in dict.fromkeys(n for row in table for n in row)
         ]
     else:
-        array = table.detach().cpu().numpy() if isinstance(table, Tensor) else np.asarray(table)
+        array = array_of(table)
         if array.ndim != 2:
             raise DataError(
                 f"rows must be a mapping of columns, a DataFrame, a list of dicts or a 2-D array, got "

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ._columns import MISSING, Column, from_texts, numbers_of, refuse_twins
+from ._columns import DECIMAL_COMMA, MISSING, Column, from_texts, numbers_of, refuse_twins
 from ._errors import DataError
 
 _DELIMITERS = (",", ";", "\t", "|")
@@ -45,7 +45,7 @@ def read_csv(path: Path, as_text: Collection[str] = ()) -> tuple[dict[str, Colum
 
 
 def _rows(path: Path, delimiter: str) -> Iterator[list[str]]:
-    """All lines as cells without blanks around them; empty lines are skipped."""
+    """All lines as cells; empty lines are skipped."""
     width, reader = 0, None
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
@@ -56,10 +56,10 @@ def _rows(path: Path, delimiter: str) -> Iterator[list[str]]:
                 width = width or len(row)
                 if len(row) != width:
                     raise DataError(
-                        f"line {reader.line_num} of {path} has {len(row)} cells, but the first line has {width}: "
+                        f"line {reader.line_num} of {path} has {_cells(len(row))}, but the first line has {width}: "
                         f"correct that line (a cell with {_shown(delimiter)} inside needs quotes)"
                     )
-                yield [cell.strip() for cell in row]
+                yield row
     except UnicodeDecodeError as error:
         byte = error.object[error.start]
         raise DataError(f"{path} is not UTF-8 text (it has the byte 0x{byte:02x}): save it as UTF-8") from None
@@ -82,31 +82,41 @@ def _delimiter(path: Path) -> str:
     if any("\0" in line for line in lines):
         raise DataError(f"{path} is not a text file: save it as csv, in UTF-8")
 
-    def score(delimiter: str) -> tuple[bool, float, int]:
+    def score(delimiter: str) -> tuple[bool, float, float, int]:
         try:
-            widths = [len(row) for row in csv.reader(lines, delimiter=delimiter, skipinitialspace=True) if row]
+            rows = [row for row in csv.reader(lines, delimiter=delimiter, skipinitialspace=True) if row]
         except csv.Error:
-            return False, 0.0, 0
-        alike = sum(width == widths[0] for width in widths) / len(widths) if widths else 0.0
-        return bool(widths) and widths[0] > 1, alike, widths[0] if widths else 0
+            rows = []
+        if not rows:
+            return False, 0.0, 0.0, 0
+        alike = sum(len(row) == len(rows[0]) for row in rows) / len(rows)
+        # "1,5;2,5" has as many commas: but a cell with another delimiter is unusual, and one with a comma is not
+        clean = sum(not any(sign in cell for sign in _DELIMITERS[1:]) for row in rows for cell in row)
+        return len(rows[0]) > 1, alike, clean / sum(map(len, rows)), len(rows[0])
 
     return max(_DELIMITERS, key=score)
 
 
 def _is_data(sample: Sequence[Sequence[str]]) -> bool:
     """Whether the first line is a row: it has numbers, and its texts occur again below, in their own columns."""
-    first = sample[0]
-    if list(first) == [str(at) for at in range(len(first))]:
-        return False  # what pandas writes for an array: names
-    if all(cell in MISSING for cell in first) or all(numbers_of([cell]) is None for cell in first):
+    first, *others = [[cell.strip() for cell in row] for row in sample]
+    counted = [str(at) for at in range(len(first))]
+    if first in (counted, ["", *counted[:-1]]):
+        return False  # the names that pandas writes for an array, without and with its index
+    if all(cell in MISSING for cell in first) or not any(map(_like_number, first)):
         return False
-    below = [set(cells) for cells in zip(*sample[1:], strict=True)] or [set()] * len(first)
-    return all(numbers_of([cell]) is not None or cell in seen for cell, seen in zip(first, below, strict=True))
+    below = [set(cells) for cells in zip(*others, strict=True)] or [set()] * len(first)
+    return all(_like_number(cell) or cell in seen for cell, seen in zip(first, below, strict=True))
+
+
+def _like_number(cell: str) -> bool:
+    """A number, also one with a decimal comma, or a gap."""
+    return numbers_of([cell]) is not None or DECIMAL_COMMA.fullmatch(cell) is not None
 
 
 def _names(first: Sequence[str]) -> list[str]:
     """An empty name becomes what pandas calls it."""
-    return [name or f"Unnamed: {at}" for at, name in enumerate(first)]
+    return [name.strip() or f"Unnamed: {at}" for at, name in enumerate(first)]
 
 
 def _numbers(path: Path, delimiter: str, named: bool, keep: Sequence[bool]) -> list[list[NDArray[np.float64]] | None]:
@@ -142,8 +152,12 @@ def _blocks(path: Path, delimiter: str, named: bool) -> Iterator[list[list[str]]
 
 def _objects(cells: Sequence[str]) -> NDArray[np.object_]:
     array = np.empty(len(cells), dtype=object)
-    array[:] = [None if cell in MISSING else cell for cell in cells]
+    array[:] = [None if cell.strip() in MISSING else cell.strip() for cell in cells]
     return array
+
+
+def _cells(count: int) -> str:
+    return "1 cell" if count == 1 else f"{count} cells"
 
 
 def _shown(delimiter: str) -> str:

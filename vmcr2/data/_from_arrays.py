@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ._classes import class_names_of, class_numbers, class_texts, held_out, rare_notes
-from ._columns import as_column, as_columns, refuse_infinite
+from ._columns import array_of, as_column, as_columns, listed, refuse_infinite
 from ._errors import DataError
 from ._in_memory import MemoryReader
 from ._preparation import Preparation
@@ -109,15 +109,17 @@ def _source(
 
 def _given(inputs: Any, labels: Any, part: str) -> _Given:
     x = _inputs(inputs, part)
-    y = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else labels
-    y = np.asarray(y) if not isinstance(y, list | tuple) else y
+    # a list stays one: NumPy would turn [None, 1] into objects and [1, "a"] into texts
+    y = list(labels) if isinstance(labels, list | tuple) else array_of(labels)
+    if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
     if isinstance(y, np.ndarray) and y.ndim != 1:
         raise DataError(f"the {part} labels have the shape {y.shape}: give one dimension, one class for each sample")
     if len(x) != len(y):
         raise DataError(f"the {part} set has {len(x)} samples but {len(y)} labels: give one label for each sample")
     if not len(x):
         raise DataError(f"the {part} set is empty: give samples")
-    texts = class_texts(as_column(y), f"the {part} labels")
+    texts = class_texts(as_column(y), f"the list of {part} labels")
     absent = [at for at, text in enumerate(texts) if text is None]
     if absent:
         raise DataError(f"the {part} labels lack {len(absent)} values, the first at place {absent[0]}: leave these out")
@@ -126,7 +128,7 @@ def _given(inputs: Any, labels: Any, part: str) -> _Given:
 
 def _inputs(inputs: Any, part: str) -> NDArray[Any]:
     try:
-        x = inputs.detach().cpu().numpy() if isinstance(inputs, Tensor) else np.asarray(inputs)
+        x = array_of(inputs)
     except ValueError:
         raise DataError(f"the {part} inputs have rows of different lengths: give them one shape") from None
     if x.ndim not in (2, 3, 4):
@@ -179,7 +181,7 @@ def _refuse_other_shapes(given: Mapping[str, _Given]) -> None:
 
 
 def _names(texts: Sequence[str], class_names: Sequence[str] | None) -> tuple[str, ...]:
-    found = class_names_of(texts, "the training labels")
+    found = class_names_of(texts, "the list of training labels")
     if class_names is None:
         return found
     names = tuple(map(str, class_names))
@@ -190,17 +192,20 @@ def _names(texts: Sequence[str], class_names: Sequence[str] | None) -> tuple[str
 
 def _numbers(own: _Given, names: Sequence[str], named: bool, part: str) -> Tensor:
     """The class of each sample. Beside given names, whole numbers are places among them."""
-    what = f"the {part} labels" if part != "train" else "the training labels"
+    what = f"the list of {part if part != 'train' else 'training'} labels"
     try:
         places = [int(text) for text in own.texts] if named else []
     except ValueError:
         places = []
     if not places:
+        unknown = sorted(set(own.texts) - set(names)) if named else []
+        if unknown:
+            raise DataError(f"{what} has {listed(unknown)}, which class_names lacks: add it, or correct the labels")
         return class_numbers(own.texts, names, what)
     wrong = [place for place in places if not 0 <= place < len(names)]
     if wrong:
         raise DataError(
-            f"{what} have the class {wrong[0]}, but class_names has {len(names)} names: use 0 to {len(names) - 1}"
+            f"{what} has the class {wrong[0]}, but class_names has {len(names)} names: use 0 to {len(names) - 1}"
         )
     return torch.tensor(places, dtype=torch.int64)
 

@@ -10,13 +10,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ._columns import Column, as_columns, listed, refuse_infinite, text_of
+from ._columns import DECIMAL_COMMA, Column, as_columns, listed, refuse_infinite, text_of
 from ._errors import DataError
 
 FORMAT = "vmcr2-preparation-1"
 _MOST_VALUES = 50
 _LARGEST = 1e100  # its square still is a float64
-_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 _ID_NAME = re.compile(r"(?i:unnamed: ?\d*|index|idx|(.*[ _.-])?id)|.*[a-z]I[Dd]")
 Matrix = NDArray[np.float64]
 
@@ -56,11 +55,12 @@ class Prepared:
 
     def _numbers(self, column: Column) -> Matrix:
         expected = "true or false" if self.kind == "boolean" else "numbers"
-        wrong = ~column.missing
-        if self.kind == "boolean" and column.values.dtype != object:
-            wrong &= ~np.isin(column.values, (0, 1))
-        elif self.kind == "number":
-            wrong &= np.array([not _is_number(value) for value in column.values], dtype=np.bool_)
+        texts = column.values.dtype == object
+        if self.kind == "boolean":
+            wrong = ~column.missing if texts else ~column.missing & ~np.isin(column.values, (0, 1))
+        else:
+            cells = column.values if texts else ()
+            wrong = np.array([cell is not None and not _is_number(cell) for cell in cells], dtype=np.bool_)
         if wrong.any():
             row = int(wrong.argmax())
             raise DataError(
@@ -129,7 +129,8 @@ class Preparation:
                 f"{listed((own.name for own in self.prepared), 10)}"
             )
         refuse_infinite({own.name: table[own.name] for own in self.prepared}, "the rows")
-        added = [name for name in table if name not in self.inputs and name not in self.left_out]
+        known = {*self.inputs, *self.left_out}
+        added = [name for name in table if name not in known]
         if added and notes is not None:
             notes.append(f"Ignored columns that training did not have: {listed(added)}.")
         parts = [own.transform(table[own.name]) for own in self.prepared]
@@ -208,7 +209,7 @@ def _useless_text(name: str, column: Column) -> str:
 def _many_texts(name: str, present: NDArray[Any], different: int) -> str:
     """Free text and ids are left out. Numbers with a mistake among them are named: they may be worth correcting."""
     strange = [text for text in present if not _is_number(text)]
-    if all(_DECIMAL_COMMA.fullmatch(text) for text in strange):
+    if all(DECIMAL_COMMA.fullmatch(text) for text in strange):
         raise DataError(f"the column {name} writes numbers with a comma, as in {strange[0]}: write them with a point")
     if 2 * len(strange) < len(present):
         return f"{len(present) - len(strange)} numbers, but also text such as {strange[0]!r}"

@@ -35,6 +35,8 @@ class TableFile(NamedTuple):
     parts: Mapping[str, Rows]
     """by "train", "val" and "test"; "train" alone where the file has no split"""
     label: str
+    labels_are: str
+    """the labels in an error: "the column kind of things.csv" """
     notes: tuple[str, ...]
 
 
@@ -49,7 +51,8 @@ def read_table(path: Path | str, label: str | None = None, as_text: Collection[s
             refuse_empty(len(labels), file)
             parts[part] = Rows(as_columns(inputs), as_columns({found.label: labels})[found.label])
             refuse_infinite(parts[part].columns, str(file))
-        return TableFile(parts, found.label, found.notes)
+        what = f"the {'column' if suffix == '.npy' else 'array'} {found.label} of {file}"
+        return TableFile(parts, found.label, what, found.notes)
     notes: list[str] = []
     if suffix == ".parquet":
         columns = read_parquet(file)
@@ -57,8 +60,11 @@ def read_table(path: Path | str, label: str | None = None, as_text: Collection[s
         columns, notes = read_csv(file, as_text)
     name = _label(columns, label, file, notes)
     inputs_alone = {key: column for key, column in columns.items() if key != name}
+    if not inputs_alone:
+        raise DataError(f"{file} has no column beside the label {name}: add columns to learn from")
     refuse_infinite(inputs_alone, str(file))
-    return TableFile({"train": Rows(inputs_alone, columns[name])}, name, tuple(notes))
+    parts = {"train": Rows(inputs_alone, columns[name])}
+    return TableFile(parts, name, f"the column {name} of {file}", tuple(notes))
 
 
 def table_path(path: Path | str) -> Path:
@@ -92,7 +98,7 @@ def _label(columns: Iterable[str], label: str | None, file: Path, notes: list[st
         if unnamed and re.fullmatch(r"-\d+", label) and int(label) >= -len(names):
             return names[int(label)]
         hint = did_you_mean(label, names) or f": the columns are {listed(names, 20)}"
-        raise DataError(f"{file} has no column {label}{hint}")
+        raise DataError(f"{file} has no column {label or repr(label)}{hint}")
     usual = [name for name in names if name.lower() in _USUAL_LABELS]
     if len(usual) == 1:
         notes.append(f"The labels are the column {usual[0]}: choose another with --label COLUMN.")

@@ -108,7 +108,7 @@ def split_table(
     """Read a table, number its classes, and split it."""
     found = read_table(file, label)
     notes = list(found.notes)
-    what = f"the label {found.label} of {file}"
+    what = found.labels_are
     rows, texts = _with_label(found.parts["train"], what, str(file), notes)
     names = class_names_of(texts, what)
     train = Labelled(rows, class_numbers(texts, names, what))
@@ -121,7 +121,7 @@ def split_table(
         others["test"] = (_test_file(found.parts["train"], found.label, file, table_path(test)), str(table_path(test)))
     parts: dict[Part, Labelled] = {"train": train}
     for part, (given, where) in others.items():
-        kept, texts = _with_label(given, f"the label {found.label} of {where}", where, notes)
+        kept, texts = _with_label(given, found.labels_are.replace(str(file), where), where, notes)
         labels = class_numbers(texts, names, f"the {part} set of {where}" if where == str(file) else where)
         parts["val" if part == "val" else "test"] = Labelled(kept, labels)
     if "test" in parts:
