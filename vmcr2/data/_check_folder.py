@@ -138,7 +138,8 @@ class _Pairs:
         self.first += [f"{a.path} = {b.path}" for a, b in islice(pairs, _NAMED - len(self.first))]
 
     def __str__(self) -> str:
-        return f"{self.count} pairs: {self.example(_NAMED)}" if self.count else "0"
+        pairs = "1 pair" if self.count == 1 else f"{self.count} pairs"
+        return f"{pairs}: {self.example(_NAMED)}" if self.count else "0"
 
     def example(self, most: int = 1) -> str:
         """The first few, ready to print."""

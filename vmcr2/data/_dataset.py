@@ -65,7 +65,7 @@ def from_dataset(
     named = list(class_names) if class_names is not None else parts["train"].class_names()
     names, labels, unused = _labelled({part: items.labels for part, items in parts.items()}, named)
     splits = {part: Split(pictures[part], labels[part]) for part in parts}
-    notes = [f"Left out {len(unused)} classes without training pictures: {shown(unused)}."] if unused else []
+    notes = [f"Left out classes without training pictures ({len(unused)}): {shown(unused)}."] if unused else []
     if "test" not in splits:
         splits = {**splits, **_divided(splits["train"], len(names), test_share, split_seed)}
         count = len(splits["test"].labels)

@@ -96,10 +96,11 @@ def _decode_or_say_why_not(path: str, task: Task) -> tuple[Seen | str, bytes]:
 
 
 def _decode(path: str, task: Task) -> tuple[Seen, bytes]:
-    with Image.open(path, formats=_known(task.formats)) as picture:
+    # as a stream: Pillow maps an uncompressed TIFF that it opens by name, and mixes up its rows if EXIF turns it
+    with Path(path).open("rb") as stream, Image.open(stream, formats=_known(task.formats)) as picture:
         if picture.width * picture.height > MOST_PIXELS:
             raise BrokenError(_too_large())
-        seen = look(picture, turn=task.turn)
+        seen = look(picture, turn=task.turn, path=path)
         if task.digest:
             return seen, _digests(path, picture)
         if task.channels == 0 or (task.fit == "exact" and (seen.height, seen.width) != task.size):
@@ -110,13 +111,13 @@ def _decode(path: str, task: Task) -> tuple[Seen, bytes]:
         return seen, planes(fitted(plain(picture, task.channels, turn=task.turn), task.size, task.fit))
 
 
-def look(picture: Image.Image, *, turn: bool = True) -> Seen:
-    """What the header says; the pixels are not decoded."""
+def look(picture: Image.Image, *, turn: bool = True, path: str = "") -> Seen:
+    """What the header says; the pixels are not decoded if the file's path is known."""
     width, height = picture.size
     if isinstance(picture, TiffImagePlugin.TiffImageFile) and _ORIENTATION in picture.tag_v2:
         # newer versions of Pillow give the size after rotation, older ones before: the tags are before
         width, height = picture.tag_v2[256], picture.tag_v2[257]
-    if turn and width != height and _orientation_in_header(picture) >= _SIDEWAYS:
+    if turn and width != height and _orientation_in_header(picture, path) >= _SIDEWAYS:
         width, height = height, width
     moving = picture.format != "MPO" and bool(getattr(picture, "is_animated", False))  # MPO: views of one photograph
     return Seen(width, height, picture.mode, _is_grey(picture), moving)
@@ -189,12 +190,10 @@ def _orientation(picture: Image.Image) -> int:
     return value if isinstance(value, int) else 1
 
 
-def _orientation_in_header(picture: Image.Image) -> int:
+def _orientation_in_header(picture: Image.Image, path: str) -> int:
     """The same without decoding. Pillow decodes a whole PNG in search of EXIF, which may follow the pixels."""
-    if picture.format == "PNG" and "exif" not in picture.info:
-        path = getattr(picture, "filename", "")  # empty if it was opened from memory
-        if path and not _png_has_exif(Path(path)):
-            return 1
+    if picture.format == "PNG" and "exif" not in picture.info and path and not _png_has_exif(Path(path)):
+        return 1
     return _orientation(picture)
 
 

@@ -125,7 +125,7 @@ def _notes_of_tree(tree: Tree, parts: dict[Part, list[Picture]], test_share: flo
         (tree.beside, "folders beside the training pictures"),
     ):
         if names:
-            notes.append(f"Skipped {len(names)} {what}: {shown(names, 3)}.")
+            notes.append(f"Skipped {what} ({len(names)}): {shown(names, 3)}.")
     return notes
 
 
@@ -137,12 +137,12 @@ def _notes_of_packing(reader: StoredPictures, plan: Plan) -> list[str]:
     if about["broken"]:
         first = "; ".join(f"{shown([name])}: {reason}" for name, reason in about["first_broken"])
         beside = reader.file.with_suffix(".broken.txt")
-        notes.append(f"Skipped {about['broken']} pictures that cannot be decoded, all listed in {beside}: {first}.")
+        notes.append(f"Skipped pictures that cannot be decoded ({about['broken']}, all listed in {beside}): {first}.")
     if about["moving"]:
-        notes.append(f"{about['moving']} pictures have several frames: the first one is used.")
+        notes.append(f"Of pictures with several frames ({about['moving']}) the first one is used.")
     if about["untested"]:
         notes.append(
-            f"{len(about['untested'])} classes have no test picture, so their accuracy cannot be measured: "
+            f"The accuracy of classes without a test picture ({len(about['untested'])}) cannot be measured: "
             f"{shown(about['untested'])}."
         )
     return notes

@@ -28,6 +28,7 @@ Decoded = tuple["Seen | str", bytes]
 _FEW, _FEW_BYTES = 200, 1 << 25  # starting workers takes longer than decoding so little
 _BATCH, _BATCH_BYTES = 64, 1 << 22
 _MOST_CRASHES = 20
+_PROGRAM = Path(__file__).with_name("_decode.py")
 CRASHED = "the decoder crashed on it"
 
 
@@ -103,7 +104,7 @@ class _Worker:
 
     def __init__(self, task: str) -> None:
         # by its path and with -P: nothing of the package or of the user's script is imported
-        command = [sys.executable, "-P", str(Path(__file__).with_name("_decode.py")), task]
+        command = [sys.executable, "-P", str(_PROGRAM), task]
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
