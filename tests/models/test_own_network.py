@@ -135,7 +135,8 @@ def test_the_seed_decides_the_weights_also_where_the_module_draws_when_it_is_imp
         ("mynet_x:plane", "mynet_x.py has no 'plane': did you mean plain?"),
         ("mynet_x:zzz", "mynet_x.py has no 'zzz': define it in {here}/mynet_x.py"),
         ("mynet_x:Nets.mak", "Nets has no 'mak': did you mean make?"),
-        ("mynet_x:number", "number is a int: name a function or class instead"),
+        ("mynet_x:number.zzz", "int has no 'zzz'"),
+        ("mynet_x:number", "number has the type int: name a function or class"),
         ("mynet_x:built", "built is a network that is built already: name a function or class that builds one"),
         (
             "mynet_x:needy",

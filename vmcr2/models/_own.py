@@ -46,7 +46,7 @@ def _factory(name: str) -> Callable[..., Any]:
     found: Any = _module(name, module_name)
     for part in attribute.split("."):
         if not hasattr(found, part):
-            callables = [own for own, value in vars(found).items() if callable(value) and not own.startswith("_")]
+            callables = [own for own in dir(found) if callable(getattr(found, own, None)) and not own.startswith("_")]
             meant = did_you_mean(part, callables) or f": define it in {_file(found)}"
             raise UserError(f"model {name!r}: {_file(found)} has no {part!r}{meant}")
         found = getattr(found, part)
@@ -56,7 +56,7 @@ def _factory(name: str) -> Callable[..., Any]:
             f"model {name!r}: {attribute} is a network that is built already: name a function or class that builds one"
         )
     if not callable(found):
-        raise UserError(f"model {name!r}: {attribute} is a {type(found).__name__}: name a function or class instead")
+        raise UserError(f"model {name!r}: {attribute} has the type {type(found).__name__}: name a function or class")
     return found  # type: ignore[no-any-return]
 
 
@@ -70,7 +70,7 @@ def _module(name: str, module_name: str) -> ModuleType:
         if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
             raise UserError(
                 f"model {name!r}: there is no module {error.name!r} in {os.getcwd()} or among the installed ones: "
-                f"start in the folder that has it"
+                "start in the folder that has it"
             ) from None
         raise UserError(f"model {name!r}: {module_name} cannot be imported ({error}): install that module") from error
     except (Exception, SystemExit) as error:
