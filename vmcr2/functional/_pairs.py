@@ -46,12 +46,12 @@ class HardPairs:
 
     def __init__(self, z: Tensor, classes: HardClasses, debias: bool, guard: Guard) -> None:
         self.z, self.classes, self.debias = z, classes, debias
-        self._groups = classes.groups(guard)
-        self._members = [group.gather(z) for group in self._groups]
+        self.groups = classes.groups(guard)
+        self.members = [group.gather(z) for group in self.groups]
         with products_as_asked():
-            self._products = [P @ P.mT if self._by_gram(P) else P.mT @ P for P in self._members]
+            self._products = [P @ P.mT if self._by_gram(P) else P.mT @ P for P in self.members]
         self._squares = z.new_zeros(classes.num_classes)
-        for group, product in zip(self._groups, self._products, strict=True):
+        for group, product in zip(self.groups, self._products, strict=True):
             self._squares.index_copy_(0, group.classes, product.square().sum((1, 2)))
         self._per_row = safe_reciprocal(classes.sizes - 1.0 if debias else classes.sizes)
 
@@ -74,7 +74,7 @@ class HardPairs:
     def moment_products(self) -> Tensor:
         rows = (
             (product @ P if self._by_gram(P) else P @ product).mul_(self._per_row[group.classes, None, None])
-            for group, P, product in zip(self._groups, self._members, self._products, strict=True)
+            for group, P, product in zip(self.groups, self.members, self._products, strict=True)
         )
         with products_as_asked():
             products = self.classes.collect(rows, self.z.shape[1])
