@@ -106,7 +106,7 @@ def expanded(
         model = modelled(z, classes, dictionary, codes)
         cross = (model * z).sum(1).sum()
         energy = (codes * atom_product(dictionary, codes, m) * classes.proportions).sum()
-    return pairs.penalty - 2.0 / m * cross + energy, pairs.moment_products.sub_(model).mul_(4.0 / m)
+    return pairs.penalty - 2.0 / m * cross + energy, (pairs.moment_products - model).mul_(4.0 / m)
 
 
 def modelled(z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor) -> Tensor:
