@@ -59,7 +59,7 @@ from ._mismatch import Scalar as Scalar, atom_terms as atom_terms, model_coordin
 from ._own_atoms import (
     by_columns as by_columns,
     find_own_atoms as find_own_atoms,
-    modelled_by_own_atoms as modelled_by_own_atoms,
+    residuals_by_own_atoms as residuals_by_own_atoms,
 )
 from ._own_steps import (
     OwnPrepared as OwnPrepared,

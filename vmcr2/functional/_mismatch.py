@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ._classes import Classes, safe_reciprocal
 from ._linalg import products_as_asked
-from ._own_atoms import OwnAtoms, modelled_by_own_atoms, own_energy
+from ._own_atoms import OwnAtoms, own_energy, residuals_by_own_atoms
 from ._pairs import Pairs
 
 Scalar = float | Tensor
@@ -100,13 +100,13 @@ def expanded(
     """D and ∂D/∂z = (4/m)(Ĉ_j − ΓDiag(Â_j)Γᵀ)z_i, from the classes' own atoms if they are given."""
     m = len(z)
     if own is not None:
-        model, cross = modelled_by_own_atoms(pairs, classes, own)
+        residuals, cross = residuals_by_own_atoms(pairs, own)
         energy = own_energy(own, classes.proportions)
     else:
         model = modelled(z, classes, dictionary, codes)
-        cross = (model * z).sum(1).sum()
+        residuals, cross = pairs.moment_products - model, (model * z).sum(1).sum()
         energy = (codes * atom_product(dictionary, codes, m) * classes.proportions).sum()
-    return pairs.penalty - 2.0 / m * cross + energy, (pairs.moment_products - model).mul_(4.0 / m)
+    return pairs.penalty - 2.0 / m * cross + energy, residuals.mul_(4.0 / m)
 
 
 def modelled(z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor) -> Tensor:

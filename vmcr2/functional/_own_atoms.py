@@ -92,25 +92,28 @@ class Part(NamedTuple):
 
 def parts_of(pairs: Pairs, own: OwnAtoms) -> Iterator[Part]:
     """Group by group: only one group's products are in memory at a time."""
-    if not isinstance(pairs, HardPairs):
-        raise TypeError("own atoms are found for integer labels only")
-    for group, members in zip(pairs.groups, pairs.members, strict=True):
+    known = _hard(pairs)
+    for group, members in zip(known.groups, known.members, strict=True):
         atoms = own.atoms[group.classes]
         yield Part(group.classes, members, atoms, own.codes[group.classes], members @ atoms.mT)
 
 
-def modelled_by_own_atoms(pairs: Pairs, classes: Classes, own: OwnAtoms) -> tuple[Tensor, Tensor]:
-    """ΓDiag(Â_j)Γᵀ z_i of each sample's class, (m, d), and Σ_i of z_iᵀΓDiag(Â_j)Γᵀz_i, a scalar."""
-    if not isinstance(classes, HardClasses):
-        raise TypeError("own atoms are found for integer labels only")
+def residuals_by_own_atoms(pairs: Pairs, own: OwnAtoms) -> tuple[Tensor, Tensor]:
+    """(Ĉ_j − ΓDiag(Â_j)Γᵀ)z_i of each sample's class, (m, d), and Σ_i of z_iᵀΓDiag(Â_j)Γᵀz_i, a scalar."""
     cross = own.codes.new_zeros(())
 
-    def rows(part: Part) -> Tensor:
+    def model(part: Part) -> Tensor:
         weighted = part.coordinates * part.codes.unsqueeze(1)
         cross.add_((weighted * part.coordinates).sum())
         return weighted @ part.atoms
 
-    return classes.collect((rows(part) for part in parts_of(pairs, own)), own.atoms.shape[2]), cross
+    return _hard(pairs).moment_products_minus(model(part) for part in parts_of(pairs, own)), cross
+
+
+def _hard(pairs: Pairs) -> HardPairs:
+    if not isinstance(pairs, HardPairs):
+        raise TypeError("own atoms are found for integer labels only")
+    return pairs
 
 
 def own_energy(own: OwnAtoms, proportions: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 import torch
@@ -72,10 +73,17 @@ class HardPairs:
 
     @property
     def moment_products(self) -> Tensor:
-        rows = (
-            (product @ P if self._by_gram(P) else P @ product).mul_(self._per_row[group.classes, None, None])
-            for group, P, product in zip(self.groups, self.members, self._products, strict=True)
-        )
+        return self._collected(self._rows())
+
+    def moment_products_minus(self, models: Iterable[Tensor]) -> Tensor:
+        """``moment_products`` minus rows that come group by group, (classes, size, d) each: collected only once."""
+        return self._collected(rows.sub_(model) for rows, model in zip(self._rows(), models, strict=True))
+
+    def _rows(self) -> Iterator[Tensor]:
+        for group, P, product in zip(self.groups, self.members, self._products, strict=True):
+            yield (product @ P if self._by_gram(P) else P @ product).mul_(self._per_row[group.classes, None, None])
+
+    def _collected(self, rows: Iterable[Tensor]) -> Tensor:
         with products_as_asked():
             products = self.classes.collect(rows, self.z.shape[1])
         if self.debias:

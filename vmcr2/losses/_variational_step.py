@@ -29,13 +29,13 @@ from ..functional import (
     find_own_atoms,
     keep_finite,
     model_coordinates,
-    modelled_by_own_atoms,
     move_by_own_atoms,
     move_codes,
     move_dictionary,
     prepare_own_step,
     prepare_step,
     products_as_asked,
+    residuals_by_own_atoms,
     same_class_pairs,
 )
 from ._branch_guard import BranchGuard
@@ -118,7 +118,8 @@ def step_and_gradient(
         problem = Problem(z, classes, same_class_pairs(z, classes, debias, first.guard), eps_sq, weight, guard)
         rate = dictionary_rate(problem, prepared.largest, nu_dictionary)
     with Aside(z) as multiplying:
-        by_pairs = problem.pairs.moment_products * scale
+        # beside the step on a GPU; a CPU waits for what the step leaves
+        by_pairs = problem.pairs.moment_products * scale if z.is_cuda else None
     second = BranchGuard(z, guard)
     with Aside(z, lane=1) as expanding:
         by_rate = None if batch_expansion is None else expansion_gradient(z, eps_sq, second.guard) * batch_expansion
@@ -130,10 +131,12 @@ def step_and_gradient(
     new = take_step(problem, atoms, prepared, joined_rate, project)
     own = find_own_atoms(*new, classes)
     if own is not None:
-        gradient = by_pairs.sub_(modelled_by_own_atoms(problem.pairs, classes, own)[0].mul_(scale))
+        gradient = residuals_by_own_atoms(problem.pairs, own)[0].mul_(scale)
     else:
         model = model_coordinates(z, classes, new.dictionary, new.codes, scale)
         multiplying.join()
+        if by_pairs is None:
+            by_pairs = problem.pairs.moment_products * scale
         with products_as_asked():
             gradient = torch.addmm(by_pairs, model, new.dictionary.T)
     expanding.join()
