@@ -11,7 +11,7 @@ ARGS ?=
 # the rooms whose tests compare numbers
 NUMERICAL = $(wildcard $(addprefix tests/,functional losses classifiers models objectives training))
 
-.PHONY: train test test-elsewhere lint format wheel clean
+.PHONY: train test test-elsewhere speed lint format wheel clean
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "vmcr2 needs Python 3.11 or newer: make PYTHON=python3.11")'
@@ -29,6 +29,10 @@ test: .venv/ready
 # the numerical tests as on another machine: other vector instructions in torch and in MKL, another seed
 test-elsewhere: .venv/ready
 	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE VMCR2_TEST_SEED=1 $(PYTEST) $(NUMERICAL)
+
+# wide bounds on ratios of times: that nothing became much slower
+speed: .venv/ready
+	$(BIN)/python -m vmcr2 bench check --wide
 
 lint: .venv/ready
 	$(BIN)/ruff format --check .

@@ -18,9 +18,11 @@ from vmcr2.bench._textbook import dense_variational_step
 CPU = torch.device("cpu")
 ROOT = Path(__file__).parents[2]
 SIZE = ways.Size("small", 240, 64, 8, 5)
+LABELS: tuple[Any, ...] = ("soft", "hard", "both")
 EXACT = (ways.EXACT_LOOP, ways.EXACT_DENSE, ways.EXACT, ways.EXACT_STEP)
 VARIATIONAL = (ways.DENSE, ways.VARIATIONAL)
 WITH_RATE = (ways.VARIATIONAL_RATE, ways.VARIATIONAL_STEP)
+SOFT = (ways.SOFT_BATCHED, ways.SOFT, ways.SOFT_BATCHED_MEMBERSHIP, ways.SOFT_MEMBERSHIP)
 
 
 def loss_and_gradient(contender: str, size: ways.Size) -> tuple[float, Tensor]:
@@ -32,7 +34,7 @@ def loss_and_gradient(contender: str, size: ways.Size) -> tuple[float, Tensor]:
 
 
 @pytest.mark.parametrize("size", [SIZE, ways.Size("more classes than samples each", 200, 48, 40, 2)])
-@pytest.mark.parametrize("family", [EXACT, VARIATIONAL, WITH_RATE])
+@pytest.mark.parametrize("family", [EXACT, VARIATIONAL, WITH_RATE, SOFT])
 def test_the_contenders_compute_the_same(family: tuple[str, ...], size: ways.Size) -> None:
     """What makes the comparison fair: one loss and one gradient in z, whichever way they are written."""
     results = {name: loss_and_gradient(name, size) for name in family}
@@ -46,13 +48,37 @@ def test_the_contenders_compute_the_same(family: tuple[str, ...], size: ways.Siz
 
 
 def test_every_contender_is_in_a_family() -> None:
-    assert {*EXACT, *VARIATIONAL, *WITH_RATE} == set(ways.CONTENDERS)
+    assert {*EXACT, *VARIATIONAL, *WITH_RATE, *SOFT} == set(ways.CONTENDERS)
     assert {name for pair in bench.RATIOS.values() for name in pair} <= set(ways.CONTENDERS)
+
+
+def test_the_ways_to_write_soft_classes_have_the_same_gradient_in_memberships() -> None:
+    gradients = []
+    for name in (ways.SOFT_BATCHED_MEMBERSHIP, ways.SOFT_MEMBERSHIP):
+        batch = ways.Batch(SIZE, CPU)
+        ready = ways.CONTENDERS[name].make(batch)
+        ways.job_for(ready, batch.features)()
+        ways.job_for(ready, batch.features)()  # gradients of two runs do not add up
+        assert ready.membership is not None
+        assert ready.membership.grad is not None
+        gradients.append(ready.membership.grad)
+    assert (gradients[0] - gradients[1]).norm() < 1e-3 * gradients[0].norm()
+
+
+def test_a_size_has_the_contenders_of_its_labels() -> None:
+    named = {
+        labels: {n for n, c in ways.CONTENDERS.items() if SIZE._replace(labels=labels).has(c)} for labels in LABELS
+    }
+    assert named["soft"] == set(SOFT)
+    assert named["hard"] == set(ways.CONTENDERS) - set(SOFT)
+    assert named["both"] == set(ways.CONTENDERS)
 
 
 @pytest.fixture(scope="module")
 def record() -> dict[str, Any]:
-    return bench.run(CPU, budget=0.0, sizes=[SIZE, ways.Size("many", 200, 48, 40, 2, many=True)])
+    return bench.run(
+        CPU, budget=0.0, sizes=[SIZE._replace(labels="both"), ways.Size("many", 200, 48, 40, 2, many=True)]
+    )
 
 
 def test_the_record_holds_measured_values(record: dict[str, Any]) -> None:
@@ -83,11 +109,12 @@ def test_the_table_shows_them(record: dict[str, Any]) -> None:
     lines = bench.table(record).splitlines()
     assert lines[0] == caption(record["environment"]) + "."
     rows = [line for line in lines if line.startswith(("| 240", "| 200"))]
-    assert len(rows) == 8 + 5
+    assert len(rows) == 12 + 5
     row = record["results"][0]["contenders"][ways.VARIATIONAL]
     assert f"| 240, 64, 8, 40 | V-MCR², as shipped | {figure(row['eager'])} | {row['peak_mib']:.0f} |" in rows
     ratio = record["results"][0]["ratios"]["eager"]["V-MCR²: d×d / as shipped"]
-    assert f"| V-MCR²: d×d / as shipped | {ratio:.1f} | – |" in lines
+    digits = 2 if ratio < 1 else 1
+    assert f"| V-MCR²: d×d / as shipped | {ratio:.{digits}f} | – |" in lines
     assert "graph" not in bench.table(record)  # a CPU has none
 
 

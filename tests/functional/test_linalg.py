@@ -9,7 +9,15 @@ from seeds import seeded
 from torch import Tensor
 
 from vmcr2.functional._eigen import cholesky_qr
-from vmcr2.functional._linalg import Guard, full_precision, inverse_identity_plus, newton_inverse, products_as_asked
+from vmcr2.functional._linalg import (
+    Guard,
+    cholesky_inverse,
+    factor_identity_plus,
+    full_precision,
+    inverse_identity_plus,
+    newton_inverse,
+    products_as_asked,
+)
 
 
 @full_precision
@@ -101,3 +109,18 @@ def test_a_rough_basis_is_enough_between_rounds() -> None:
     y = torch.randn(3, 40, 8, generator=seeded(0))
     q = cholesky_qr(y, rounds=1)
     assert (q.mT @ q - torch.eye(8)).abs().max() < 1e-3
+
+
+@pytest.mark.parametrize("size", [63, 64, 65, 127, 300])
+def test_factor_and_inverse_by_strips_are_those_of_the_whole_matrix(size: int) -> None:
+    left = torch.randn(size, 40, generator=seeded(size), dtype=DOUBLE)
+    whole = torch.eye(size, dtype=DOUBLE) + 0.3 * left @ left.T
+    factor = factor_identity_plus(left, Guard(), 0.3)
+    assert relative(factor @ factor.T, whole) < 1e-13
+    assert torch.equal(factor, factor.tril())
+    assert relative(cholesky_inverse(factor) @ whole, torch.eye(size, dtype=DOUBLE)) < 1e-11
+
+
+def test_a_factor_that_failed_has_no_inverse_and_raises_nothing() -> None:
+    inverse = cholesky_inverse(torch.tensor([[1.0, 0.0], [1.0, 0.0]]))
+    assert bool(inverse.isnan().all())

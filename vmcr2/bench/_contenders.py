@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from torch import Tensor
 from ..functional import Backend, rate_reduction
 from ..losses import MCR2Loss, VMCR2Loss
 from ._measure import Job
-from ._textbook import dense_variational_step
+from ._textbook import batched_soft_loss, dense_variational_step
 
 EXACT_LOOP = "exact, class loop of torch.logdet"
 EXACT_DENSE = "exact, d×d per class"
@@ -22,6 +22,10 @@ DENSE = "V-MCR², d×d per class"
 VARIATIONAL = "V-MCR², as shipped"
 VARIATIONAL_RATE = "V-MCR², as shipped, with R(z)"
 VARIATIONAL_STEP = "V-MCR², training step, with R(z)"
+SOFT_BATCHED = "soft exact, batched d×d Cholesky with autograd"
+SOFT = "soft exact, as shipped"
+SOFT_BATCHED_MEMBERSHIP = "soft exact, batched d×d Cholesky with autograd, gradient in Π too"
+SOFT_MEMBERSHIP = "soft exact, as shipped, gradient in Π too"
 
 EPS_SQ, WEIGHT, NU = 0.5, 20.0, 5.0
 
@@ -36,6 +40,14 @@ class Size(NamedTuple):
     atoms: int
     many: bool = False
     """Whether to leave out contenders with d×d matrices per class, because there are too many classes."""
+    labels: Literal["hard", "soft", "both"] = "hard"
+    """Which contenders are compared: those with integer labels, with memberships, or all."""
+
+    def has(self, contender: Contender) -> bool:
+        """Whether a contender takes part at this size."""
+        if self.many and contender.per_class:
+            return False
+        return self.labels in ("both", "soft" if contender.soft else "hard")
 
     @property
     def q(self) -> int:
@@ -54,6 +66,7 @@ class Batch:
         self.features = features.to(device)
         self.labels = torch.randint(0, size.k, (size.m,), generator=generator).to(device)
         self.class_size = int(torch.bincount(self.labels).max())
+        self.membership = torch.softmax(2.0 * torch.randn(size.m, size.k, generator=generator), dim=1).to(device)
 
     def latched(self, batch_expansion: float) -> VMCR2Loss:
         """V-MCR² as the trainer sets it up: values are not checked in a step."""
@@ -83,6 +96,8 @@ class Ready(NamedTuple):
     """The loss of features; it normalises their rows first, as all contenders do."""
     fault: Tensor | None = None
     """The flag of a loss that does not check values."""
+    membership: Tensor | None = None
+    """Π, if a gradient in it is wanted."""
 
 
 class Contender(NamedTuple):
@@ -91,6 +106,10 @@ class Contender(NamedTuple):
     make: Callable[[Batch], Ready]
     per_class: bool = False
     """Whether it uses d×d matrices for every class."""
+    soft: bool = False
+    """Whether its labels are memberships."""
+    textbook: bool = False
+    """Whether it is not this package's way, but what it is compared with."""
     not_captured: str | None = None
 
 
@@ -135,19 +154,37 @@ def _dense(batch: Batch) -> Ready:
     return Ready(loss)
 
 
+def _soft(batch: Batch, *, shipped: bool, with_membership: bool) -> Ready:
+    membership = batch.membership.clone().requires_grad_(with_membership)
+    fault = torch.zeros((), dtype=torch.bool, device=batch.device)
+
+    def loss(z: Tensor) -> Tensor:
+        unit = torch.nn.functional.normalize(z, dim=1)
+        if not shipped:
+            return batched_soft_loss(unit, membership, EPS_SQ)
+        return -rate_reduction(unit, membership, eps_sq=EPS_SQ, validate=False, fault=fault).delta
+
+    return Ready(loss, fault if shipped else None, membership if with_membership else None)
+
+
 CONTENDERS = {
     EXACT_LOOP: Contender(
         partial(_exact_by, "loop"),
         per_class=True,
+        textbook=True,
         not_captured="it waits for the device to find the samples of every class",
     ),
-    EXACT_DENSE: Contender(partial(_exact_by, "covariance"), per_class=True),
+    EXACT_DENSE: Contender(partial(_exact_by, "covariance"), per_class=True, textbook=True),
     EXACT: Contender(partial(_exact, step=False)),
     EXACT_STEP: Contender(partial(_exact, step=True)),
-    DENSE: Contender(_dense, per_class=True),
+    DENSE: Contender(_dense, per_class=True, textbook=True),
     VARIATIONAL: Contender(partial(_variational, batch_expansion=0.0, step=False)),
     VARIATIONAL_RATE: Contender(partial(_variational, batch_expansion=0.1, step=False)),
     VARIATIONAL_STEP: Contender(partial(_variational, batch_expansion=0.1, step=True)),
+    SOFT_BATCHED: Contender(partial(_soft, shipped=False, with_membership=False), soft=True, textbook=True),
+    SOFT: Contender(partial(_soft, shipped=True, with_membership=False), soft=True),
+    SOFT_BATCHED_MEMBERSHIP: Contender(partial(_soft, shipped=False, with_membership=True), soft=True, textbook=True),
+    SOFT_MEMBERSHIP: Contender(partial(_soft, shipped=True, with_membership=True), soft=True),
 }
 
 
@@ -157,6 +194,8 @@ def job_for(ready: Ready, features: Tensor) -> Job:
 
     def job() -> None:
         z.grad = None
+        if ready.membership is not None:
+            ready.membership.grad = None
         torch.autograd.backward(ready.loss(z))
 
     return job

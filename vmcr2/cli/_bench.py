@@ -1,4 +1,4 @@
-"""`vmcr2 bench objectives | epoch | latch | stream`."""
+"""`vmcr2 bench objectives | epoch | latch | stream | check`."""
 
 from __future__ import annotations
 
@@ -91,6 +91,53 @@ def stream(json_: Json = None, device: Device = "auto", threads: Threads = None)
     _show(bench.table, bench.run(chosen, say=_say), json_)
 
 
+@bench_app.command()
+def check(
+    json_: Json = None,
+    device: Device = "auto",
+    threads: Annotated[int, typer.Option(help="CPU threads; the committed figures have one.")] = 1,
+    against: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Compare with this record; by default the committed one.")
+    ] = None,
+    wide: Annotated[
+        bool, typer.Option("--wide", help="Only wide bounds that hold on any CPU; needs no record.")
+    ] = False,
+) -> None:
+    """Fail (exit code 1) if a ratio of times, or a peak of memory, is more than 5 % worse than the committed record.
+
+    The noise that the quartiles show is allowed too. What is worse is measured again, up to three times.
+
+    \b
+    vmcr2 bench check                                # in a checkout, on a machine like that of the record
+    vmcr2 bench check --against mine.json            # a record of `vmcr2 bench objectives --json mine.json`
+    vmcr2 bench check --wide                         # what .ci/run does
+    """
+    from ..bench import check as bench
+
+    chosen = _prepared(json_, "cpu" if wide else device, threads)
+    if wide:
+        verdicts = bench.floors()
+    else:
+        path = against or bench.committed_for(chosen)
+        try:
+            committed = bench.read_record(path)
+        except OSError as error:
+            raise UserError(f"cannot read {path}: run it in a checkout, or give a record with --against") from error
+        except ValueError as error:
+            raise UserError(f"{path} is not a record of `vmcr2 bench objectives --json`") from error
+        typer.echo(f"Against {path.name}: {bench.about(committed)}.")
+        record, verdicts = bench.run(chosen, committed, say=_say)
+        typer.echo(f"Now: {bench.about(record)}.")
+        if json_ is not None:
+            _write(record, json_)
+    for verdict in verdicts:
+        typer.echo(verdict.line())
+    worse = sum(not verdict.holds for verdict in verdicts)
+    typer.echo(f"{len(verdicts)} compared, {worse} worse.")
+    if worse or not verdicts:
+        raise typer.Exit(1)
+
+
 def _say(text: str) -> None:
     """Say what is measured next, on stderr: on a CPU it takes minutes."""
     typer.echo(f"{text} …", err=True)
@@ -110,8 +157,12 @@ def _prepared(target: Path | None, device: str, threads: int | None) -> torch.de
 def _show(table: Any, record: dict[str, Any], target: Path | None) -> None:
     typer.echo(table(record))
     if target is not None:
-        try:
-            with atomic(target) as temporary:
-                temporary.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise UserError(f"cannot write {target}: {error.strerror or error}") from error
+        _write(record, target)
+
+
+def _write(record: dict[str, Any], target: Path) -> None:
+    try:
+        with atomic(target) as temporary:
+            temporary.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write {target}: {error.strerror or error}") from error

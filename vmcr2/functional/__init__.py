@@ -56,6 +56,16 @@ from ._logdets import (
     hard_compression as hard_compression,
 )
 from ._mismatch import Scalar as Scalar, atom_terms as atom_terms, model_coordinates as model_coordinates
+from ._own_atoms import (
+    by_columns as by_columns,
+    find_own_atoms as find_own_atoms,
+    residuals_by_own_atoms as residuals_by_own_atoms,
+)
+from ._own_steps import (
+    OwnPrepared as OwnPrepared,
+    move_by_own_atoms as move_by_own_atoms,
+    prepare_own_step as prepare_own_step,
+)
 from ._pairs import same_class_pairs as same_class_pairs
 from ._problem import Problem as Problem, build_problem as build_problem, weight_from as weight_from
 from ._projections import (
@@ -64,11 +74,11 @@ from ._projections import (
     project_unit_columns as project_unit_columns,
 )
 from ._rates import rates_of as rates_of
+from ._step_sizes import dictionary_rate as dictionary_rate
 from ._steps import (
     Atoms as Atoms,
     Prepared as Prepared,
     dictionary_gradient as dictionary_gradient,
-    dictionary_rate as dictionary_rate,
     keep_finite as keep_finite,
     move_codes as move_codes,
     move_dictionary as move_dictionary,

@@ -34,9 +34,9 @@ class ClassGroup(NamedTuple):
             members = z[self.rows.clamp_max(len(z) - 1)].mul_((self.rows < len(z)).unsqueeze(2))
         return members if scale is None else members.mul_(scale[self.classes, None, None])
 
-    def add_to(self, total: Tensor, values: Tensor) -> None:
-        """Add each sample's row of ``values`` to its row of ``total``, which has one row more, for the padding."""
-        total.index_add_(0, self.rows.flatten(), values.flatten(0, 1))
+    def copy_to(self, total: Tensor, values: Tensor) -> None:
+        """Write each sample's row of ``values`` to its row of ``total``, which has one row more, for the padding."""
+        total.index_copy_(0, self.rows.flatten(), values.flatten(0, 1))
 
     def places(self, num_samples: int) -> Tensor:
         """The place of each sample in the flattened group, (m,), if the group holds them all."""
@@ -107,9 +107,9 @@ class HardClasses:
         if self._places is not None:
             (rows,) = parts
             return rows.flatten(0, 1)[self._places]
-        total = self.sizes.new_zeros(self.num_samples + 1, dim)
+        total = self.sizes.new_empty(self.num_samples + 1, dim)
         for group, rows in zip(self._groups, parts, strict=True):
-            group.add_to(total, rows)
+            group.copy_to(total, rows)
         return total[: self.num_samples]
 
     def groups(self, guard: Guard) -> list[ClassGroup]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._linalg import Guard, factor_identity_plus, logdet
+from ._linalg import Guard, cholesky_inverse, factor_identity_plus, logdet
 
 
 class DictionaryRate(NamedTuple):
@@ -36,13 +36,27 @@ def expansion_value(dictionary: Tensor, codes: Tensor, proportions: Tensor, c: f
 def expansion_with_gradients(
     dictionary: Tensor, codes: Tensor, proportions: Tensor, c: float, guard: Guard
 ) -> DictionaryRate:
-    """R^v and its gradients: one factorisation and two triangular solves with q right-hand sides."""
+    """R^v and its gradients: one factorisation and two triangular solves with q right-hand sides.
+
+    On a CPU an inverse and a product are faster: 14 ms instead of 23 at d = 500 and q = 1000.
+    """
     mixture = codes @ proportions
     factor = _factor(dictionary, mixture, c, guard)
-    half = torch.linalg.solve_triangular(factor, dictionary.to(factor.dtype), upper=False)
-    whole = torch.linalg.solve_triangular(factor.mT, half, upper=True)
-    rates = DictionaryRate(0.5 * logdet(factor), half.square().sum(0), whole.mul_(c * mixture))
+    wide = dictionary.to(factor.dtype)
+    if dictionary.device.type == "cpu":
+        whole = (wide.T @ cholesky_inverse(factor)).T  # atom after atom in memory, as by_columns has it
+        leverage = (whole * wide).sum(0)
+    else:
+        half = torch.linalg.solve_triangular(factor, wide, upper=False)
+        whole = torch.linalg.solve_triangular(factor.mT, half, upper=True)
+        leverage = half.square().sum(0)
+    rates = DictionaryRate(0.5 * logdet(factor), leverage, whole.mul_(c * mixture))
     return DictionaryRate(*(part.to(dictionary.dtype) for part in rates))
+
+
+def own_compression_value(own_codes: Tensor, proportions: Tensor, c: float) -> Tensor:
+    """R^v_c from the codes that are not zero, (k, w)."""
+    return 0.5 * (torch.log1p(c * own_codes).sum(1) * proportions).sum()
 
 
 def compression_value(codes: Tensor, proportions: Tensor, c: float) -> Tensor:

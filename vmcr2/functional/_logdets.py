@@ -17,7 +17,6 @@ from ._linalg import (
     Guard,
     attach_gradient,
     cholesky_inverse,
-    cholesky_solve,
     factor_identity_plus,
     inverse_identity_plus,
     logdet,
@@ -147,47 +146,65 @@ def _soft_parts(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """R_c and its gradients in z and in memberships, one class at a time: a soft class has every sample.
 
-    So its matrices are min(m, d) wide. With P_i = √(cΠ_ij/n_j) z_i and W = P S_j⁻¹: ∂R_c/∂z_i = Σ_j √(c n_j Π_ij)/m ·
-    W_i, and ∂R_c/∂Π_ij = 1/(2m) [log det S_j + c (h_i − Σ_l Π_lj h_l / n_j)] with h_i = z_iᵀS_j⁻¹z_i; c = d/ε².
+    So its matrices are min(m, d) wide. With c = d/ε² and h_ij = z_iᵀS_j⁻¹z_i: ∂R_c/∂z_i = (c/m) Σ_j Π_ij S_j⁻¹z_i, and
+    ∂R_c/∂Π_ij = 1/(2m) [log det S_j + c (h_ij − Σ_l Π_lj h_lj / n_j)].
     """
     m, d = z.shape
-    membership = classes.membership
-    wants_pi = wants_gradient(membership)
-    use_gram = _smaller_side_is_gram(m, d, backend)
-    c = d / eps_sq
+    wants_pi = wants_gradient(classes.membership)
+    one_class = _soft_class_by_gram if _smaller_side_is_gram(m, d, backend) else _soft_class
     with torch.no_grad():
         value = z.new_zeros(())
-        grad_z = torch.zeros_like(z)
-        grad_pi = torch.zeros_like(membership)
+        grad_z, grad_pi = torch.zeros_like(z), torch.zeros_like(classes.membership)
         inverse_size = safe_reciprocal(classes.sizes)
         for j in range(classes.num_classes):
-            pi = membership[:, j]
-            root = (c * inverse_size[j] * pi).sqrt()
-            P = z * root.unsqueeze(1)
-            left = P if use_gram else P.T
-            factor = factor_identity_plus(left, guard)
-            nats = logdet(factor).to(z.dtype)
+            pi = classes.membership[:, j].contiguous()
+            wanted = (grad_z if wants_z else None, wants_pi)
+            nats, share = one_class(z, pi, d / eps_sq * inverse_size[j], guard, wanted)
             value += 0.5 * classes.proportions[j] * nats
-            if not (wants_z or wants_pi):
-                continue
-            solved = cholesky_solve(factor, left)
-            W = (solved if use_gram else solved.T).to(z.dtype)
-            grad_z += (c * classes.sizes[j] * pi).sqrt().unsqueeze(1) / m * W
-            if wants_pi:
-                share = _share(z, P, W, root, factor, use_gram)
+            if share is not None:
                 spread = share - (pi @ share) * inverse_size[j]
-                grad_pi[:, j] = (nats + c * spread) * (classes.sizes[j] > 0) / (2 * m)
-    return value, grad_z, grad_pi
+                grad_pi[:, j] = (nats + d / eps_sq * spread) * (classes.sizes[j] > 0) / (2 * m)
+    return value, grad_z.mul_(d / (eps_sq * m)), grad_pi
 
 
-def _share(z: Tensor, P: Tensor, W: Tensor, root: Tensor, factor: Tensor, use_gram: bool) -> Tensor:
-    """h_i = z_iᵀS⁻¹z_i of every sample, members or not."""
-    if not use_gram:
-        return (cholesky_solve(factor, z.T).T.to(z.dtype) * z).sum(1)
-    # W_i/√(cΠ_ij/n_j) is S⁻¹z_i without cancellation; only for a tiny Π_ij Woodbury's formula is needed
+Wanted = tuple[Tensor | None, bool]
+"""Where Π_ij S_j⁻¹z_i is added up, if it is wanted, and whether the h_ij are wanted."""
+
+
+def _soft_class(z: Tensor, pi: Tensor, alpha: Tensor, guard: Guard, wanted: Wanted) -> tuple[Tensor, Tensor | None]:
+    """log det S_j and the h_ij of all i, with S_j = I + α Zᵀ Diag(Π_j) Z, d×d: one inverse and one product."""
+    total, wants_share = wanted
+    # the same P on both sides: S_j stays positive definite whatever the rounding of P
+    factor = factor_identity_plus((z * (alpha * pi).sqrt().unsqueeze(1)).T, guard)
+    nats = logdet(factor).to(z.dtype)
+    if total is None and not wants_share:
+        return nats, None
+    solved = (z.to(factor.dtype) @ cholesky_inverse(factor)).to(z.dtype)  # every S_j⁻¹z_i, members or not
+    if total is not None:
+        total.addcmul_(solved, pi.unsqueeze(1))
+    return nats, solved.mul_(z).sum(1) if wants_share else None
+
+
+def _soft_class_by_gram(
+    z: Tensor, pi: Tensor, alpha: Tensor, guard: Guard, wanted: Wanted
+) -> tuple[Tensor, Tensor | None]:
+    """The same from P_i = √(αΠ_ij) z_i and the m×m matrix I + PPᵀ: with W = (I + PPᵀ)⁻¹P, √(αΠ_ij) S_j⁻¹z_i = W_i."""
+    total, wants_share = wanted
+    root = (alpha * pi).sqrt()
+    P = z * root.unsqueeze(1)
+    factor = factor_identity_plus(P, guard)
+    nats = logdet(factor).to(z.dtype)
+    if total is None and not wants_share:
+        return nats, None
+    W = (cholesky_inverse(factor) @ P.to(factor.dtype)).to(z.dtype)
+    if total is not None:
+        total.addcmul_(W, (pi * safe_reciprocal(alpha)).sqrt().unsqueeze(1))  # Π_ij/√(αΠ_ij)
+    if not wants_share:
+        return nats, None
+    # W_i/√(αΠ_ij) is S⁻¹z_i without cancellation; only for a tiny Π_ij Woodbury's formula is needed
     member = root > 1e-3 * root.amax()
     woodbury = ((z - (z @ P.T) @ W) * z).sum(1)
-    return torch.where(member, (W * z).sum(1) / torch.where(member, root, 1.0), woodbury)
+    return nats, torch.where(member, (W * z).sum(1) / torch.where(member, root, 1.0), woodbury)
 
 
 def _class_loop(z: Tensor, classes: Classes, eps_sq: float, guard: Guard) -> Tensor:

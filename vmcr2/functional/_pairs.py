@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 import torch
@@ -46,12 +47,12 @@ class HardPairs:
 
     def __init__(self, z: Tensor, classes: HardClasses, debias: bool, guard: Guard) -> None:
         self.z, self.classes, self.debias = z, classes, debias
-        self._groups = classes.groups(guard)
-        self._members = [group.gather(z) for group in self._groups]
+        self.groups = classes.groups(guard)
+        self.members = [group.gather(z) for group in self.groups]
         with products_as_asked():
-            self._products = [P @ P.mT if self._by_gram(P) else P.mT @ P for P in self._members]
+            self._products = [P @ P.mT if self._by_gram(P) else P.mT @ P for P in self.members]
         self._squares = z.new_zeros(classes.num_classes)
-        for group, product in zip(self._groups, self._products, strict=True):
+        for group, product in zip(self.groups, self._products, strict=True):
             self._squares.index_copy_(0, group.classes, product.square().sum((1, 2)))
         self._per_row = safe_reciprocal(classes.sizes - 1.0 if debias else classes.sizes)
 
@@ -72,10 +73,17 @@ class HardPairs:
 
     @property
     def moment_products(self) -> Tensor:
-        rows = (
-            (product @ P if self._by_gram(P) else P @ product).mul_(self._per_row[group.classes, None, None])
-            for group, P, product in zip(self._groups, self._members, self._products, strict=True)
-        )
+        return self._collected(self._rows())
+
+    def moment_products_minus(self, models: Iterable[Tensor]) -> Tensor:
+        """``moment_products`` minus rows that come group by group, (classes, size, d) each: collected only once."""
+        return self._collected(rows.sub_(model) for rows, model in zip(self._rows(), models, strict=True))
+
+    def _rows(self) -> Iterator[Tensor]:
+        for group, P, product in zip(self.groups, self.members, self._products, strict=True):
+            yield (product @ P if self._by_gram(P) else P @ product).mul_(self._per_row[group.classes, None, None])
+
+    def _collected(self, rows: Iterable[Tensor]) -> Tensor:
         with products_as_asked():
             products = self.classes.collect(rows, self.z.shape[1])
         if self.debias:

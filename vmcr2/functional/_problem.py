@@ -12,6 +12,7 @@ from ._classes import Classes, SoftClasses
 from ._inputs import check_features, check_positive, read_classes
 from ._linalg import Guard, attach_gradient, wants_gradient, working_dtype
 from ._mismatch import Scalar
+from ._own_atoms import OwnAtoms, find_own_atoms
 from ._pairs import Pairs, same_class_pairs
 
 
@@ -36,7 +37,7 @@ class Problem:
         """D = M/m², differentiable in the features, Γ and Â."""
         wants_dictionary, wants_codes = wants_gradient(dictionary), wants_gradient(codes)
         with torch.no_grad():
-            value, by_features = _mismatch.expanded(self.z, self.classes, dictionary, codes, self.pairs)
+            value, by_features = self.mismatch_with_gradient(dictionary, codes, self.own_atoms(dictionary, codes))
             if wants_dictionary or wants_codes:
                 atoms = _mismatch.atom_terms(dictionary, codes, self.classes.proportions, len(self.z))
                 data = _mismatch.data_terms(self.z, self.classes, dictionary, codes)
@@ -49,9 +50,13 @@ class Problem:
             value = attach_gradient(value, codes, by_codes)
         return value
 
-    def mismatch_with_gradient(self, dictionary: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
+    def mismatch_with_gradient(self, dictionary: Tensor, codes: Tensor, own: OwnAtoms | None) -> tuple[Tensor, Tensor]:
         """D and ∂D/∂z, (m, d); call it where no gradient is recorded."""
-        return _mismatch.expanded(self.z, self.classes, dictionary, codes, self.pairs)
+        return _mismatch.expanded(self.z, self.classes, dictionary, codes, self.pairs, own)
+
+    def own_atoms(self, dictionary: Tensor, codes: Tensor) -> OwnAtoms | None:
+        """The classes' own atoms, where they save work."""
+        return find_own_atoms(dictionary, codes, self.classes)
 
 
 def build_problem(

@@ -7,7 +7,7 @@ time on a GPU.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,13 +15,13 @@ from torch import Tensor
 from ._classes import Classes, safe_reciprocal
 from ._dictionary_rate import DictionaryRate, expansion_with_gradients
 from ._inputs import check_not_negative, check_positive
-from ._linalg import Guard, full_precision, products_as_asked
+from ._linalg import Guard, full_precision, products_as_asked, tracing
 from ._mismatch import AtomTerms, Scalar, atom_terms
-from ._problem import Problem, read_problem
+from ._own_atoms import find_own_atoms
+from ._own_steps import OwnPrepared, move_by_own_atoms, prepare_own_step
+from ._problem import read_problem
 from ._projections import CodesRule, check_codes_rule, codes_projection, unit_columns
-
-# The codes' step is a gradient step on a quadratic with Hessian ∝ G₂: it diverges once ν·λ_max(G₂)/‖G₂‖_F reaches 2.
-CODES_STEP_LIMIT = 1.9
+from ._step_sizes import codes_rate, dictionary_rate
 
 
 @full_precision
@@ -88,23 +88,27 @@ def variational_step(
             guard=guard,
         )
         old, classes = Atoms(dictionary, codes), problem.classes
-        prepared = prepare_step(
-            codes,
-            classes,
-            expansion_with_gradients(dictionary, codes, classes.proportions, problem.c, guard),
-            atom_terms(dictionary, codes, classes.proportions, len(z)),
-            c=problem.c,
-            weight=problem.weight,
-            nu_codes=nu_codes,
-            cap_codes_step=cap_codes_step,
-        )
-        with products_as_asked():
-            coordinates = problem.z @ dictionary
-            new_codes = move_codes(
-                prepared, classes, codes, coordinates.square(), codes_projection(codes_rule, codes_trace)
-            )
-            gradient = dictionary_gradient(prepared, classes, problem.z, coordinates)
-        rate = dictionary_rate(problem, prepared, nu_dictionary)
+        project = codes_projection(codes_rule, codes_trace)
+        own = find_own_atoms(dictionary, codes, classes)
+        constants: dict[str, Any] = {
+            "c": problem.c,
+            "weight": problem.weight,
+            "nu_codes": nu_codes,
+            "cap_codes_step": cap_codes_step,
+        }
+        prepared: Prepared | OwnPrepared
+        if own is not None:
+            prepared = prepare_own_step(dictionary, codes, own, classes, guard=guard, **constants)
+            gradient, new_codes = move_by_own_atoms(problem, dictionary, codes, prepared, project)
+        else:
+            rates = expansion_with_gradients(dictionary, codes, classes.proportions, problem.c, guard)
+            terms = atom_terms(dictionary, codes, classes.proportions, len(z))
+            prepared = prepare_step(codes, classes, rates, terms, **constants)
+            with products_as_asked():
+                coordinates = problem.z @ dictionary
+                new_codes = move_codes(prepared, classes, codes, coordinates.square(), project)
+                gradient = dictionary_gradient(prepared, classes, problem.z, coordinates)
+        rate = dictionary_rate(problem, prepared.largest, nu_dictionary)
         return keep_finite(old, Atoms(move_dictionary(dictionary, gradient, rate), new_codes), guard)
 
 
@@ -142,10 +146,7 @@ def prepare_step(
     cap_codes_step: bool,
 ) -> Prepared:
     """What follows from Γ, Â and the labels: from R^v's gradients and the dictionary's own part of M."""
-    limit = CODES_STEP_LIMIT * terms.frobenius / terms.largest_row
-    nu = limit.clamp(max=nu_codes) if cap_codes_step else nu_codes
-    # the gradient below lacks the factor γ_j, and so does this step, whose L_j = 2w γ_j ‖G₂‖_F has it
-    step = torch.where(classes.proportions > 0, nu / (2.0 * weight * terms.frobenius), 0.0)
+    step = codes_rate(classes, terms.frobenius, terms.largest_row, weight, nu_codes, cap_codes_step)
     own = c / 2 * (rates.leverage.unsqueeze(1) - 1.0 / (1.0 + c * codes)) - 2.0 * weight * terms.product
     return Prepared(
         codes=torch.addcmul(codes, own, step).T.contiguous(),
@@ -154,17 +155,6 @@ def prepare_step(
         spreading=(4.0 / classes.num_samples * weight * codes.T).contiguous(),
         largest=codes.abs().amax(0),
     )
-
-
-def dictionary_rate(problem: Problem, prepared: Prepared, nu: Scalar) -> Tensor:
-    """ν_Γ/L_Γ with L_Γ = 4w Σ_j γ_j (‖Ĉ_j‖_F max Â_j + (max Â_j)²), the appendix's constant for any class balance.
-
-    0 where L_Γ = 0 (all codes zero).
-    """
-    per_class = problem.pairs.energy.sqrt() * prepared.largest + prepared.largest.square()
-    lipschitz = 4.0 * problem.weight * (problem.classes.proportions * per_class).sum()
-    moving = lipschitz > 0
-    return torch.where(moving, nu / torch.where(moving, lipschitz, 1.0), 0.0)
 
 
 def move_codes(
@@ -191,4 +181,6 @@ def keep_finite(old: Atoms, new: Atoms, guard: Guard) -> Atoms:
     guard.report(
         ~sound, lambda: "a step of Algorithm 1 overflows: the values of z, dictionary or codes are too large; scale z"
     )
+    if new.codes.device.type == "cpu" and not tracing():  # nothing to wait for: no copies
+        return new if bool(sound) else old
     return Atoms(*(torch.where(sound, after, before) for after, before in zip(new, old, strict=True)))

@@ -11,6 +11,7 @@ from . import _dictionary_rate as rate
 from ._linalg import Guard, attach_gradient, full_precision, wants_gradient
 from ._logdets import expansion, expansion_with_gradient
 from ._mismatch import Scalar
+from ._own_atoms import OwnAtoms
 from ._problem import Problem, build_problem, check_atoms, read_problem
 
 
@@ -127,19 +128,25 @@ def terms_with_gradient(
     problem: Problem, dictionary: Tensor, codes: Tensor, batch_expansion: Tensor, *, with_expansion: bool = True
 ) -> tuple[VariationalTerms, Tensor]:
     """:func:`terms_of` as constants, and the gradient in z of (μ/2m)M − β·R(z), (m, d)."""
-    D, gradient = problem.mismatch_with_gradient(dictionary, codes)
+    own = problem.own_atoms(dictionary, codes)
+    D, gradient = problem.mismatch_with_gradient(dictionary, codes, own)
     gradient = problem.weight * gradient
     R = D.new_zeros(())
     if with_expansion:
         R, by_rate = expansion_with_gradient(problem.z, problem.eps_sq, problem.guard)
         gradient = gradient - batch_expansion * by_rate
-    return _terms(problem, dictionary, codes, D, R), gradient
+    return _terms(problem, dictionary, codes, D, R, own), gradient
 
 
-def _terms(problem: Problem, dictionary: Tensor, codes: Tensor, D: Tensor, R: Tensor) -> VariationalTerms:
+def _terms(
+    problem: Problem, dictionary: Tensor, codes: Tensor, D: Tensor, R: Tensor, own: OwnAtoms | None = None
+) -> VariationalTerms:
     proportions = problem.classes.proportions
     R_v = _expansion(dictionary, codes, proportions, problem.c, problem.guard)
-    R_vc = rate.compression_value(codes, proportions, problem.c)
+    if own is None:
+        R_vc = rate.compression_value(codes, proportions, problem.c)
+    else:
+        R_vc = rate.own_compression_value(own.codes, proportions, problem.c)
     return VariationalTerms(R_v, R_vc, len(problem.z) ** 2 * D, R_v - R_vc - problem.weight * D, R)
 
 

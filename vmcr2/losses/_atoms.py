@@ -14,6 +14,7 @@ from ..functional import (
     Batches,
     CodesRule,
     Guard,
+    by_columns,
     check_codes_rule,
     check_count,
     check_positive,
@@ -160,7 +161,7 @@ class AtomState(RememberedFeatures):
         return codes_projection(self.codes_rule, self.codes_trace)(codes)
 
     def _atoms(self, like: Tensor) -> Atoms:
-        return Atoms(self.dictionary.to(like.dtype), self.codes.to(like.dtype))
+        return Atoms(by_columns(self.dictionary.to(like.dtype)), self.codes.to(like.dtype))
 
     def _move(self, atoms: Atoms) -> None:
         self.dictionary.copy_(atoms.dictionary)

@@ -17,6 +17,7 @@ from ..functional import (
     Atoms,
     Classes,
     Guard,
+    OwnPrepared,
     Prepared,
     Problem,
     Scalar,
@@ -25,12 +26,16 @@ from ..functional import (
     dictionary_rate,
     expansion_gradient,
     expansion_with_gradients,
+    find_own_atoms,
     keep_finite,
     model_coordinates,
+    move_by_own_atoms,
     move_codes,
     move_dictionary,
+    prepare_own_step,
     prepare_step,
     products_as_asked,
+    residuals_by_own_atoms,
     same_class_pairs,
 )
 from ._branch_guard import BranchGuard
@@ -40,14 +45,24 @@ class Ahead(NamedTuple):
     """What a step needs from the labels, Γ and Â only: it can be computed before the features are there."""
 
     classes: Classes
-    prepared: Prepared
+    prepared: Prepared | OwnPrepared
 
 
 def prepare(
     atoms: Atoms, classes: Classes, *, c: float, weight: Scalar, nu_codes: Scalar, cap_codes_step: bool, guard: Guard
-) -> Prepared:
+) -> Prepared | OwnPrepared:
     """The part of a step that needs no features; the dictionary's part of M runs beside R^v's factorisation."""
     dictionary, codes = atoms
+    own = find_own_atoms(dictionary, codes, classes)
+    if own is not None:
+        return prepare_own_step(
+            *(dictionary, codes, own, classes),
+            c=c,
+            weight=weight,
+            nu_codes=nu_codes,
+            cap_codes_step=cap_codes_step,
+            guard=guard,
+        )
     with Aside(dictionary, lane=3) as side:
         terms = atom_terms(dictionary, codes, classes.proportions, classes.num_samples)
     rates = expansion_with_gradients(dictionary, codes, classes.proportions, c, guard)
@@ -58,11 +73,19 @@ def prepare(
 
 
 def take_step(
-    problem: Problem, atoms: Atoms, prepared: Prepared, rate: Callable[[], Tensor], project: Callable[[Tensor], Tensor]
+    problem: Problem,
+    atoms: Atoms,
+    prepared: Prepared | OwnPrepared,
+    rate: Callable[[], Tensor],
+    project: Callable[[Tensor], Tensor],
 ) -> Atoms:
     """The rest of the step, on a checked problem. ``rate`` is called as late as possible: it may wait for a lane."""
     z, classes = problem.z, problem.classes
     dictionary, codes = atoms
+    if isinstance(prepared, OwnPrepared):
+        gradient, new_codes = move_by_own_atoms(problem, dictionary, codes, prepared, project)
+        new_dictionary = move_dictionary(dictionary, gradient, rate())
+        return keep_finite(atoms, Atoms(new_dictionary, new_codes), problem.guard)
     with products_as_asked():
         coordinates = z @ dictionary
         squares = coordinates.square()
@@ -93,9 +116,10 @@ def step_and_gradient(
     first = BranchGuard(z, guard)
     with Aside(z) as measuring:
         problem = Problem(z, classes, same_class_pairs(z, classes, debias, first.guard), eps_sq, weight, guard)
-        rate = dictionary_rate(problem, prepared, nu_dictionary)
+        rate = dictionary_rate(problem, prepared.largest, nu_dictionary)
     with Aside(z) as multiplying:
-        by_pairs = problem.pairs.moment_products * scale
+        # beside the step on a GPU; a CPU waits for what the step leaves
+        by_pairs = problem.pairs.moment_products * scale if z.is_cuda else None
     second = BranchGuard(z, guard)
     with Aside(z, lane=1) as expanding:
         by_rate = None if batch_expansion is None else expansion_gradient(z, eps_sq, second.guard) * batch_expansion
@@ -105,10 +129,16 @@ def step_and_gradient(
         return rate
 
     new = take_step(problem, atoms, prepared, joined_rate, project)
-    model = model_coordinates(z, classes, new.dictionary, new.codes, scale)
-    multiplying.join()
-    with products_as_asked():
-        gradient = torch.addmm(by_pairs, model, new.dictionary.T)
+    own = find_own_atoms(*new, classes)
+    if own is not None:
+        gradient = residuals_by_own_atoms(problem.pairs, own)[0].mul_(scale)
+    else:
+        model = model_coordinates(z, classes, new.dictionary, new.codes, scale)
+        multiplying.join()
+        if by_pairs is None:
+            by_pairs = problem.pairs.moment_products * scale
+        with products_as_asked():
+            gradient = torch.addmm(by_pairs, model, new.dictionary.T)
     expanding.join()
     first.report()
     second.report()

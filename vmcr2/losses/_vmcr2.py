@@ -10,6 +10,7 @@ from torch import Tensor
 from ..functional import (
     Classes,
     CodesRule,
+    OwnPrepared,
     Prepared,
     Problem,
     Scalar,
@@ -239,10 +240,10 @@ class VMCR2Loss(SelfLatchingAtoms):
         with torch.no_grad():
             self._latch_if_due(problem.z.detach(), labels)
             prepared = self._prepared(problem.classes)
-            rate = dictionary_rate(problem, prepared, self.scalars.device("nu_dictionary", problem.z.dtype))
+            rate = dictionary_rate(problem, prepared.largest, self.scalars.device("nu_dictionary", problem.z.dtype))
             self._move(take_step(problem, self._atoms(problem.z), prepared, lambda: rate, self._project))
 
-    def _prepared(self, classes: Classes) -> Prepared:
+    def _prepared(self, classes: Classes) -> Prepared | OwnPrepared:
         like = classes.sizes
         return prepare(
             self._atoms(like),

@@ -1,0 +1,122 @@
+"""The speed tables, from benchmarks/results/*.json: all of benchmarks/README.md, two in README.md.
+
+    python -m experiments.speed
+
+They are written between marks; the rest of the pages is not touched. What was not measured says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from vmcr2.bench import epoch, latch, objectives
+
+from ._study import between_marks, table
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+Record = dict[str, Any]
+
+# data: its name, whether its network is compiled, and Table 1 of the paper (MCR², V-MCR²; seconds per epoch, A100)
+TABLE_1 = {
+    "mnist": ("MNIST, batch 1000, d 128", True, (11.56, 6.29)),
+    "cifar10": ("CIFAR-10, batch 1000, d 128", False, (33.06, 20.71)),
+    "cifar100": ("CIFAR-100, batch 2000, d 500", False, (157.45, 31.14)),
+    "tiny-imagenet": ("Tiny ImageNet at 32×32, batch 2000, d 500", False, (527.85, 44.23)),
+}
+CLAIMS = {
+    "exact ΔR, against a class loop of `torch.logdet`": "exact: class loop / as shipped",
+    "V-MCR² step (Algorithm 1), against d×d matrices per class": "V-MCR²: d×d / as shipped",
+    "V-MCR² step, against exact ΔR as shipped": "V-MCR² / exact, as shipped",
+    "soft exact ΔR, against batched d×d Cholesky with autograd": "soft exact: as shipped / batched d×d",
+    "the same with a gradient in Π": "soft exact, gradient in Π too: as shipped / batched d×d",
+}
+NOT_MEASURED = "not measured"
+
+
+def record_of(name: str) -> Record:
+    """A committed record."""
+    record: Record = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return record
+
+
+def epochs(record: Record | None = None) -> str:
+    """README's seconds per epoch, plain and carried exact MCR² apart."""
+    record = record or record_of("epoch-h200")
+    titles = [contender.title for contender in epoch.CONTENDERS]
+    rows = []
+    for data, (name, compiled, paper) in TABLE_1.items():
+        seconds = {
+            row["contender"]: f"{row['seconds_per_epoch']:.3f}"
+            for row in record["results"]
+            if (row["data"], row["compiled"]) == (data, compiled) and "failed" not in row
+        }
+        rows.append(
+            [name, *(seconds.get(title, NOT_MEASURED) for title in titles), *(f"{value:.2f}" for value in paper)]
+        )
+    gpu = record["environment"]["gpu"].removeprefix("NVIDIA ")
+    header = [f"one {gpu}, seconds per epoch (the paper's Table 1)", *titles, "the paper, A100: MCR²", "V-MCR²"]
+    return f"{table(header, rows)}\n\n{_measured_on(record)}"
+
+
+def cpu(record: Record | None = None) -> str:
+    """README's ratios on one CPU thread."""
+    record = record or record_of("objectives-cpu")
+    sizes = [result["size"] for result in record["results"]]
+    header = [f"{size['data']} ({size['m']}, {size['d']}, {size['k']})" for size in sizes]
+    rows = []
+    for title, ratio in CLAIMS.items():
+        values = [result["ratios"]["eager"].get(ratio) for result in record["results"]]
+        rows.append([title, *(in_words(value, ratio in objectives.OURS_IS_DIVIDED_BY) for value in values)])
+    threads = record["environment"]["threads"]
+    first = f"forward + backward, {'one CPU thread' if threads == 1 else f'{threads} CPU threads'}, float32; (m, d, k)"
+    return f"{table([first, *header], rows)}\n\n{_measured_on(record)}"
+
+
+def in_words(ratio: float | None, larger_is_better: bool) -> str:
+    """«15.3× faster»."""
+    if ratio is None:
+        return "–"
+    gain = ratio if larger_is_better else 1 / ratio
+    return f"{gain:.1f}× faster" if gain >= 1 else f"{1 / gain:.1f}× slower"
+
+
+def _measured_on(record: Record) -> str:
+    machine = record["environment"]
+    hardware = machine["gpu"] if machine["device"] == "cuda" else machine["cpu"]
+    return f"{hardware}, torch {machine['torch']}, {machine['date']}."
+
+
+Content = Callable[[], str]
+PAGES: dict[Path, dict[str, Content]] = {
+    ROOT / "README.md": {"epochs": epochs, "speed on a CPU": cpu},
+    ROOT / "benchmarks" / "README.md": {
+        "objectives-h200": lambda: objectives.table(record_of("objectives-h200")),
+        "objectives-cpu": lambda: objectives.table(record_of("objectives-cpu")),
+        "epoch-h200": lambda: epoch.table(record_of("epoch-h200")),
+        "latch-h200": lambda: latch.table(record_of("latch-h200")),
+        "latch-cpu": lambda: latch.table(record_of("latch-cpu")),
+    },
+}
+
+
+def written(page: str, contents: dict[str, Content]) -> str:
+    """The page with its tables as the records have them."""
+    for name, content in contents.items():
+        begin, end = f"<!-- {name}: written by experiments/speed.py -->", f"<!-- end of {name} -->"
+        page = between_marks(page, begin, end, content())
+    return page
+
+
+def main() -> None:
+    """As the first lines of this file say."""
+    for path, contents in PAGES.items():
+        path.write_text(written(path.read_text(), contents))
+        print(path)
+
+
+if __name__ == "__main__":
+    main()
