@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
@@ -47,6 +48,25 @@ def test_predictions_as_the_documents_show_them(tmp_path: Path, monkeypatch: pyt
     right = (scope["labels"] == scope["open_data"]("digits").test().labels).double().mean().item()
     assert right == scope["run"].summary["test_accuracy"] > 0.9
     assert scope["similar"].diagonal().sub(1).abs().max() < 1e-5
+
+
+def test_own_data_as_the_documents_show_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/own-data.md").read_text(), re.DOTALL)
+    scope: dict[str, Any] = {}
+    exec(code, scope)
+    truth = [scope["source"].class_names[j] for j in scope["source"].test().labels]
+    assert sum(a == b for a, b in zip(scope["names"], truth, strict=True)) > 0.95 * len(truth)
+
+
+def test_the_own_network_of_the_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vmcr2.models import build
+
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/networks.md").read_text(), re.DOTALL)
+    (tmp_path / "mynet.py").write_text(code)
+    network = build("mynet:make", dim=5, input_shape=(1, 8, 8))
+    assert network(torch.rand(3, 1, 8, 8)).shape == (3, 5)
 
 
 def anchor(heading: str) -> str:

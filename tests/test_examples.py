@@ -112,3 +112,9 @@ def test_the_digits_gallery_draws_and_spares_foreign_files(
     with pytest.raises(SystemExit, match="is not a picture of this example: name another file"):
         example.main()
     assert foreign.read_bytes() == b"a holiday"
+
+
+def test_a_hugging_face_dataset_is_trained_on(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("datasets")
+    assert load("hugging_face").main() > 0.95
+    assert "10 classes (zero, one, two, …)" in capsys.readouterr().out

@@ -30,10 +30,13 @@ class Numbered:
     path, class_names, shape = None, (), (1, 28, 28)
 
     def __init__(self, sizes: tuple[int, ...]) -> None:
-        self.labels = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+        self._labels = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+
+    def labels(self, part: str) -> torch.Tensor:
+        return self._labels
 
     def read(self, part: str) -> Split:
-        return Split(torch.zeros(len(self.labels), 1, 28, 28, dtype=torch.uint8), self.labels)
+        return Split(torch.zeros(len(self._labels), 1, 28, 28, dtype=torch.uint8), self._labels)
 
 
 def numbered(name: str, sizes: tuple[int, ...]) -> Source:

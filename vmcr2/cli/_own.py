@@ -58,7 +58,7 @@ def progress_bar() -> Iterator[Report]:
 
 def describe(source: Source, config: Config) -> None:
     """Print what was read, and with which settings it will be trained on."""
-    sizes = source.train().labels.bincount(minlength=source.num_classes)
+    sizes = source.train_labels.bincount(minlength=source.num_classes)
     shape = "×".join(map(str, source.sample_shape))
     what = f"pictures of {shape}" if source.is_pictures else f"rows of {shape} numbers"
     low, high = int(sizes.min()), int(sizes.max())

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from .._shared import UserError
+from ._memory import free_memory
 from ._split import Split
 
 _SEED = 20220331  # arbitrary, and never changes: every run of every seed holds out the same images
@@ -16,8 +17,13 @@ def hold_out(split: Split, count: int, num_classes: int) -> tuple[Split, Split]:
     total = len(split.labels)
     if not 0 < count < total:
         raise UserError(f"holdout must lie between 1 and {total - 1} for these {total} training images, got {count}")
+    if split.inputs.nbytes > free_memory():  # a mapped file, of which copies cannot be made
+        raise UserError(
+            "holdout copies the training samples, which do not fit into memory: put some into a folder val, and use "
+            "validation=true"
+        )
     held = stratified(split.labels, count, num_classes, seed=_SEED)
-    return (Split(split.images[~held], split.labels[~held]), Split(split.images[held], split.labels[held]))
+    return (Split(split.inputs[~held], split.labels[~held]), Split(split.inputs[held], split.labels[held]))
 
 
 def stratified(labels: Tensor, count: int, num_classes: int, *, seed: int, keep: int = 0) -> Tensor:
@@ -45,4 +51,4 @@ def with_label_noise(split: Split, share: float, num_classes: int, *, seed: int)
     replaced = torch.randperm(len(split.labels), generator=generator)[: round(share * len(split.labels))]
     labels = split.labels.clone()
     labels[replaced] = torch.randint(num_classes, (len(replaced),), generator=generator)
-    return Split(split.images, labels)
+    return Split(split.inputs, labels)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from ._split import Reader, Shape, Split, TrainingOnly, joint_checksum
 
 
@@ -45,6 +47,11 @@ class Source:
     def val(self) -> Split:
         """The validation samples and labels, if :attr:`has_val`."""
         return self._reader.read("val")
+
+    @property
+    def train_labels(self) -> Tensor:
+        """The training labels alone: of a packed folder the pictures are not read for it."""
+        return self._reader.labels("train")
 
     @property
     def has_val(self) -> bool:

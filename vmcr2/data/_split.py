@@ -91,6 +91,10 @@ class Reader(ABC):
         self._checksums[part] = split_checksum(split)
         return split
 
+    def labels(self, part: Part) -> Tensor:
+        """The split's labels alone; a reader that can leaves the samples unread."""
+        return self.read(part).labels
+
     def checksum(self, part: Part) -> str:
         """The split's sha256; reads the split unless that was done."""
         if part not in self._checksums:
@@ -123,6 +127,11 @@ class TrainingOnly(Reader):
     def read(self, part: Part) -> Split:
         """The same: the other reader keeps the checksum."""
         return self.load(part)
+
+    def labels(self, part: Part) -> Tensor:
+        """Of the training split as it is kept, or as the other reader has them."""
+        self._refuse_test(part)
+        return self._kept.labels if part == "train" and self._kept is not None else self._reader.labels(part)
 
     def checksum(self, part: Part) -> str:
         """The split's, as the other reader has it."""

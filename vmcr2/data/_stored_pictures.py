@@ -126,7 +126,7 @@ class StoredPictures(Reader):
         """A verified copy; of a split that takes more than half of the free memory, a tensor that maps the file."""
         try:
             with safe_open(self.file, framework="pt") as handle:
-                split = Split(handle.get_tensor(f"{part}_images"), handle.get_tensor(f"{part}_labels").clone())
+                split = Split(handle.get_tensor(f"{part}_images"), self.labels(part))
         except (SafetensorError, OSError) as error:
             raise DataError(f"{self.file} cannot be read ({error}): {_AGAIN}") from error
         if split.images.numel() > free_memory() / 2:
@@ -141,6 +141,15 @@ class StoredPictures(Reader):
     def read(self, part: Part) -> Split:
         """The split. Its checksum is recorded already, so there is nothing to keep."""
         return self.load(part)
+
+    def labels(self, part: Part) -> torch.Tensor:
+        """The labels alone."""
+        try:
+            with safe_open(self.file, framework="pt") as handle:
+                found: torch.Tensor = handle.get_tensor(f"{part}_labels")
+                return found.clone()
+        except (SafetensorError, OSError) as error:
+            raise DataError(f"{self.file} cannot be read ({error}): {_AGAIN}") from error
 
     def checksum(self, part: Part) -> str:
         """The recorded one; nothing is read."""

@@ -44,7 +44,7 @@ class Facts(NamedTuple):
 
 def facts_of(data: str | Source, held_out: int = 0) -> Facts:
     """Of an opened data set, whose training labels are read; or of a name, as published, in even classes."""
-    labels = data.train().labels if isinstance(data, Source) else None  # once: it reads the images too
+    labels = data.train_labels if isinstance(data, Source) else None  # once: it may read the images too
     total = len(labels) if labels is not None else describe(str(data)).train_size
     if not 0 <= held_out < total:
         raise UserError(f"holdout must be below {total}, the number of training images, got {held_out}")

@@ -122,7 +122,7 @@ def default_holdout(data: DataSettings) -> int:
 
 @functools.cache  # every point of a grid asks
 def _own_size(data: DataSettings) -> int:
-    return len(open_settings(data).train().labels)
+    return len(open_settings(data).train_labels)
 
 
 def changes(config: Config) -> dict[str, Any]:
