@@ -135,6 +135,13 @@ def test_a_classifying_layer_that_the_backbone_has_must_fit(tmp_path: Path) -> N
         load_weights(net, tmp_path / "w.pt")
 
 
+def test_of_a_layer_that_the_backbone_has_nothing_is_ignored(tmp_path: Path) -> None:
+    net = network(head=nn.LayerNorm(6))
+    torch.save(file_state(net) | {"head.gain": torch.ones(6)}, tmp_path / "w.pt")
+    with pytest.raises(UserError, match=r"missing nothing; unexpected head\.gain$"):
+        load_weights(net, tmp_path / "w.pt")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [

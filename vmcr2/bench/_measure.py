@@ -33,7 +33,8 @@ def interleaved_seconds(
 ) -> dict[str, list[float]]:
     """Seconds of each job, round after round, so that a slow moment of a shared machine affects all of them.
 
-    A job is finished after ``least`` runs and ``budget`` seconds. On CUDA the time is between two events on the device,
+    A job is finished after ``least`` runs and ``budget`` seconds. With one CPU thread, seconds are those that the
+    processor worked for this process. On CUDA the time is between two events on the device,
     around as many runs in a row as fill 5 ms; warm-up runs are not counted.
     """
     for job in jobs.values():
@@ -58,10 +59,12 @@ def _repeats(seconds: float) -> int:
 
 
 def _on_cpu(job: Job, repeats: int) -> float:
-    start = time.perf_counter()
+    """With one thread the processor's time for this process, without that of others on a busy machine."""
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    start = clock()
     for _ in range(repeats):
         job()
-    return (time.perf_counter() - start) / repeats
+    return (clock() - start) / repeats
 
 
 def _on_cuda(job: Job, repeats: int) -> float:

@@ -7,7 +7,7 @@ gradient is kept, which bounds memory for any class balance.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -150,61 +150,68 @@ def _soft_parts(
     ∂R_c/∂Π_ij = 1/(2m) [log det S_j + c (h_ij − Σ_l Π_lj h_lj / n_j)].
     """
     m, d = z.shape
+    c = d / eps_sq
     wants_pi = wants_gradient(classes.membership)
     one_class = _soft_class_by_gram if _smaller_side_is_gram(m, d, backend) else _soft_class
     with torch.no_grad():
-        value = z.new_zeros(())
-        grad_z, grad_pi = torch.zeros_like(z), torch.zeros_like(classes.membership)
-        inverse_size = safe_reciprocal(classes.sizes)
-        for j in range(classes.num_classes):
-            pi = classes.membership[:, j].contiguous()
-            wanted = (grad_z if wants_z else None, wants_pi)
-            nats, share = one_class(z, pi, d / eps_sq * inverse_size[j], guard, wanted)
-            value += 0.5 * classes.proportions[j] * nats
-            if share is not None:
-                spread = share - (pi @ share) * inverse_size[j]
-                grad_pi[:, j] = (nats + d / eps_sq * spread) * (classes.sizes[j] > 0) / (2 * m)
-    return value, grad_z.mul_(d / (eps_sq * m)), grad_pi
+        members = classes.membership.T.contiguous()  # (k, m): what is done for all classes at once is done here
+        inverse_sizes = safe_reciprocal(classes.sizes).unsqueeze(1)
+        roots = (c * inverse_sizes * members).sqrt_()
+        grad_z = torch.zeros_like(z) if wants_z else z[:0]
+        found = [one_class(z, pi, root, guard, grad_z, wants_pi) for pi, root in zip(members, roots, strict=True)]
+        nats = torch.stack([part.nats for part in found])
+        value = 0.5 * (classes.proportions @ nats)
+        if not wants_pi:
+            return value, grad_z.mul_(c / m), torch.zeros_like(classes.membership)
+        shares = torch.stack([part.shares for part in found])
+        spread = shares - (members * shares).sum(1, keepdim=True) * inverse_sizes
+        grad_pi = (nats.unsqueeze(1) + c * spread) * (classes.sizes > 0).unsqueeze(1) / (2 * m)
+    return value, grad_z.mul_(c / m), grad_pi.T
 
 
-Wanted = tuple[Tensor | None, bool]
-"""Where Π_ij S_j⁻¹z_i is added up, if it is wanted, and whether the h_ij are wanted."""
+class SoftClass(NamedTuple):
+    """What R_c and its gradients need of one class."""
+
+    nats: Tensor
+    """log det S_j."""
+    shares: Tensor
+    """h_ij of all i, (m,), if they are wanted."""
 
 
-def _soft_class(z: Tensor, pi: Tensor, alpha: Tensor, guard: Guard, wanted: Wanted) -> tuple[Tensor, Tensor | None]:
-    """log det S_j and the h_ij of all i, with S_j = I + α Zᵀ Diag(Π_j) Z, d×d: one inverse and one product."""
-    total, wants_share = wanted
+def _soft_class(z: Tensor, pi: Tensor, root: Tensor, guard: Guard, total: Tensor, wants_shares: bool) -> SoftClass:
+    """One class with S_j = I + PᵀP, P_i = √(cΠ_ij/n_j) z_i, d×d: one inverse and one product.
+
+    Π_ij S_j⁻¹z_i is added to ``total``, unless that is empty.
+    """
     # the same P on both sides: S_j stays positive definite whatever the rounding of P
-    factor = factor_identity_plus((z * (alpha * pi).sqrt().unsqueeze(1)).T, guard)
+    factor = factor_identity_plus((z * root.unsqueeze(1)).T, guard)
     nats = logdet(factor).to(z.dtype)
-    if total is None and not wants_share:
-        return nats, None
+    if not (len(total) or wants_shares):
+        return SoftClass(nats, nats)
     solved = (z.to(factor.dtype) @ cholesky_inverse(factor)).to(z.dtype)  # every S_j⁻¹z_i, members or not
-    if total is not None:
+    if len(total):
         total.addcmul_(solved, pi.unsqueeze(1))
-    return nats, solved.mul_(z).sum(1) if wants_share else None
+    return SoftClass(nats, solved.mul_(z).sum(1) if wants_shares else nats)
 
 
 def _soft_class_by_gram(
-    z: Tensor, pi: Tensor, alpha: Tensor, guard: Guard, wanted: Wanted
-) -> tuple[Tensor, Tensor | None]:
-    """The same from P_i = √(αΠ_ij) z_i and the m×m matrix I + PPᵀ: with W = (I + PPᵀ)⁻¹P, √(αΠ_ij) S_j⁻¹z_i = W_i."""
-    total, wants_share = wanted
-    root = (alpha * pi).sqrt()
+    z: Tensor, pi: Tensor, root: Tensor, guard: Guard, total: Tensor, wants_shares: bool
+) -> SoftClass:
+    """The same from the m×m matrix I + PPᵀ: with W = (I + PPᵀ)⁻¹P, √(cΠ_ij/n_j) S_j⁻¹z_i = W_i."""
     P = z * root.unsqueeze(1)
     factor = factor_identity_plus(P, guard)
     nats = logdet(factor).to(z.dtype)
-    if total is None and not wants_share:
-        return nats, None
+    if not (len(total) or wants_shares):
+        return SoftClass(nats, nats)
     W = (cholesky_inverse(factor) @ P.to(factor.dtype)).to(z.dtype)
-    if total is not None:
-        total.addcmul_(W, (pi * safe_reciprocal(alpha)).sqrt().unsqueeze(1))  # Π_ij/√(αΠ_ij)
-    if not wants_share:
-        return nats, None
-    # W_i/√(αΠ_ij) is S⁻¹z_i without cancellation; only for a tiny Π_ij Woodbury's formula is needed
+    if len(total):
+        total.addcmul_(W, (pi * safe_reciprocal(root)).unsqueeze(1))
+    if not wants_shares:
+        return SoftClass(nats, nats)
+    # W_i/√(cΠ_ij/n_j) is S⁻¹z_i without cancellation; only for a tiny Π_ij Woodbury's formula is needed
     member = root > 1e-3 * root.amax()
     woodbury = ((z - (z @ P.T) @ W) * z).sum(1)
-    return nats, torch.where(member, (W * z).sum(1) / torch.where(member, root, 1.0), woodbury)
+    return SoftClass(nats, torch.where(member, (W * z).sum(1) / torch.where(member, root, 1.0), woodbury))
 
 
 def _class_loop(z: Tensor, classes: Classes, eps_sq: float, guard: Guard) -> Tensor:
