@@ -190,6 +190,23 @@ def test_frozen_weights_get_no_gradient_by_their_bfloat16_copies() -> None:
     assert learning == {name for name, _ in made.named_parameters() if name.startswith("head.")}
 
 
+def test_layers_that_share_a_weight_have_one_bfloat16_copy() -> None:
+    """Networks of people's own do this; the gradient is that of both uses."""
+    layers = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6, bias=False))
+    layers[1].weight = layers[0].weight
+    half, x = BFloat16Weights(layers), torch.randn(BATCH, 6)
+    assert list(half.masters) == ["0.weight", "0.bias"]
+    with torch.autocast("cpu", torch.bfloat16):
+        half(x).square().sum().backward()
+    half.bring_back()
+    found = layers[0].weight.grad
+    assert found is not None
+    layers.zero_grad()
+    layers(x).square().sum().backward()
+    assert layers[0].weight.grad is not None
+    assert (found - layers[0].weight.grad).norm() < 0.05 * layers[0].weight.grad.norm()
+
+
 @pytest.mark.parametrize("rate", [0.0, 0.5])
 def test_a_network_without_a_backbone_has_no_such_rate(rate: float) -> None:
     with pytest.raises(UserError, match=rf"^backbone_rate is {rate:g}, but MLP has no backbone: leave it out$"):

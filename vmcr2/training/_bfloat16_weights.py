@@ -18,11 +18,10 @@ class BFloat16Weights:
 
     def __init__(self, network: nn.Module) -> None:
         self.network = network
-        layers = {name: module for name, module in network.named_modules() if isinstance(module, nn.Conv2d | nn.Linear)}
+        layers = {name for name, module in network.named_modules() if isinstance(module, nn.Conv2d | nn.Linear)}
+        # a weight that two layers share has one name here, the first: functional_call gives its copy to both
         self.masters = {
-            f"{name}.{own}" if name else own: parameter
-            for name, layer in layers.items()
-            for own, parameter in layer.named_parameters(recurse=False)
+            name: parameter for name, parameter in network.named_parameters() if name.rpartition(".")[0] in layers
         }
         self.copies = {  # of a frozen layer, whose weight needs no gradient, the copy needs none either
             name: parameter.detach().to(torch.bfloat16).requires_grad_(parameter.requires_grad)
