@@ -346,7 +346,7 @@ def test_answers_come_in_order_whatever_the_workers_do(tmp_path: Path) -> None:
     sizes = [3 + (7 * row) % 40 for row in range(400)]
     for row, side in enumerate(sizes):
         Image.fromarray(np.full((side, 2), row % 256, np.uint8)).save(tmp_path / f"{row}.png")
-    files = [(tmp_path / f"{row}.png", 100) for row in range(400)]
+    files = [(f"{tmp_path}/{row}.png", 100) for row in range(400)]
     found = list(workers.decoded(files, Task(1, (2, 2), "stretch"), workers=3))
     assert [seen.height if isinstance(seen, Seen) else seen for seen, _ in found] == sizes
     assert [pixels for _, pixels in found] == [bytes([row % 256] * 4) for row in range(400)]

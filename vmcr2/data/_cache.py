@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .._shared import UserError, atomic, lock
+from ._collector import paused_collector
 from ._errors import DataError
 from ._split import Part
 from ._stored_pictures import FORMAT, PictureFile, StoredPictures
@@ -116,8 +117,9 @@ class _Packing:
         self.entry = entry
         self.strict = strict
         self.progress = progress
-        self.rows = [(part, one) for part, pictures in entry.parts.items() for one in pictures]
-        self.files = [(entry.root / one.path, one.size) for _, one in self.rows]
+        with paused_collector():
+            self.rows = [(part, one) for part, pictures in entry.parts.items() for one in pictures]
+            self.files = [(f"{entry.root}/{one.path}", one.size) for _, one in self.rows]
 
     def run(self, image_size: int | None, channels: int | None, fit: Fit) -> Plan:
         """Pack at once if a few pictures tell the shape; otherwise look at all first, which costs a second pass."""
@@ -137,7 +139,7 @@ class _Packing:
         self._pack(plan, None)
         return plan
 
-    def _survey(self, files: list[tuple[Path, int]], progress: Progress | None) -> Survey:
+    def _survey(self, files: list[tuple[str, int]], progress: Progress | None) -> Survey:
         """Of the headers."""
         survey = Survey()
         for row, (seen, _) in enumerate(decoded(files, decoding_task((0, 0, 0)))):

@@ -73,7 +73,7 @@ def _look(tree: Tree, progress: Progress | None) -> dict[Part, _Look]:
     files = [(part, one) for part, pictures in tree.parts.items() for one in pictures]
     looks: dict[Part, _Look] = {part: _Look() for part in tree.parts}
     task = decoding_task((3, 0, 0), digest=True)
-    with closing(decoded([(tree.root / one.path, one.size) for _, one in files], task)) as answers:
+    with closing(decoded([(f"{tree.root}/{one.path}", one.size) for _, one in files], task)) as answers:
         for row, ((part, one), (seen, digests)) in enumerate(zip(files, answers, strict=True)):
             look = looks[part]
             if isinstance(seen, str):

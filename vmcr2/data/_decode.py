@@ -7,6 +7,7 @@ of this package: a worker starts in a tenth of a second and takes little memory.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -97,7 +98,7 @@ def _decode_or_say_why_not(path: str, task: Task) -> tuple[Seen | str, bytes]:
 
 def _decode(path: str, task: Task) -> tuple[Seen, bytes]:
     # as a stream: Pillow maps an uncompressed TIFF that it opens by name, and mixes up its rows if EXIF turns it
-    with Path(path).open("rb") as stream, Image.open(stream, formats=_known(task.formats)) as picture:
+    with open(path, "rb") as stream, Image.open(stream, formats=_known(task.formats)) as picture:
         if picture.width * picture.height > MOST_PIXELS:
             raise BrokenError(_too_large())
         seen = look(picture, turn=task.turn, path=path)
@@ -172,6 +173,7 @@ def planes(picture: Image.Image) -> bytes:
     return b"".join(band.tobytes() for band in picture.split())
 
 
+@functools.cache
 def _known(formats: tuple[str, ...]) -> list[str]:
     if any(name not in Image.OPEN for name in formats):
         Image.init()

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from ._cache import cache_entry
+from ._collector import paused_collector
 from ._errors import DataError
 from ._holdout import stratified
 from ._source import Source
@@ -62,13 +63,15 @@ def from_folder(
     (('dark', 'light'), (1, 8, 8), 8, 2)
     """
     check_options(image_size, channels, fit, test_share)
-    tree = read_tree(folder_of(path))
-    for problem in tree.problems:
-        raise DataError(problem)
-    if strict:
-        _refuse(tree)
-    parts = tree.parts if "test" in tree.parts else _divided(tree, test_share, split_seed)
-    entry = cache_entry(cache, tree.root, tree.class_names, parts)
+    root = folder_of(path)
+    with paused_collector():
+        tree = read_tree(root)
+        for problem in tree.problems:
+            raise DataError(problem)
+        if strict:
+            _refuse(tree)
+        parts = tree.parts if "test" in tree.parts else _divided(tree, test_share, split_seed)
+        entry = cache_entry(cache, root, tree.class_names, parts)
     reader, plan = entry.open(image_size, channels, fit, strict=strict, progress=progress)
     settings = {
         "data": "pictures",

@@ -22,7 +22,7 @@ from ._memory import free_memory
 from ._split import Part, Reader, Shape, Split, split_checksum
 
 FORMAT = "vmcr2-pictures-1"
-_BLOCK = 1 << 22
+_BLOCK = 1 << 18
 
 
 class PictureFile:

@@ -86,7 +86,7 @@ def _decoded(
 ) -> Iterator[np.ndarray[tuple[int, ...], np.dtype[np.uint8]]]:
     """(3, H, W) bytes each; greyscale files, of which there are some, become three equal channels."""
     task = decoding_task(shape, formats=("JPEG",), turn=False)  # turn: the published files are upright as they are
-    for path, (seen, pixels) in zip(paths, decoded([(path, _BYTES) for path in paths], task), strict=True):
+    for path, (seen, pixels) in zip(paths, decoded([(str(path), _BYTES) for path in paths], task), strict=True):
         if isinstance(seen, str):
             if not path.exists():
                 raise DataError(f"{path} is missing: fetch it again")

@@ -86,6 +86,8 @@ def read_tree(root: Path) -> Tree:
     if "val" in classes and "test" not in classes:
         classes["test"] = classes.pop("val")
         tree.val_is_test = True
+    for names in (tree.others, tree.links, tree.strays):
+        names.sort(key=natural_path)
     tree.problems += _problems_of_classes(tree, classes)
     if not tree.problems:
         _add(tree, classes)
@@ -188,7 +190,13 @@ def _add(tree: Tree, classes: Mapping[Part, Mapping[str, list[Found]]]) -> None:
     tree.class_names = tuple(sorted(map(class_name, classes["train"]), key=natural))
     label = {name: row for row, name in enumerate(tree.class_names)}
     for part, folders in classes.items():
-        pictures = [Picture(*found, label[class_name(name)]) for name, inner in folders.items() for found in inner]
-        # by the file's name first: numbered pictures come in the order of their numbers, whatever their classes
-        pictures.sort(key=lambda one: (natural(one.path.rsplit("/", 1)[-1]), natural_path(one.path)))
+        known = {name: label[class_name(name)] for name, inner in folders.items() if inner}
+        pictures = [Picture(*found, known[name]) for name, inner in folders.items() for found in inner]
+        pictures.sort(key=_by_name)
         tree.parts[part] = pictures
+
+
+def _by_name(picture: Picture) -> str:
+    """By the file's name first: numbered pictures come in the order of their numbers, whatever their classes."""
+    folder, _, name = picture.path.rpartition("/")
+    return f"{natural(name)}\0{natural_path(folder)}"

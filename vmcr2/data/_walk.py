@@ -34,23 +34,24 @@ class Walk:
         self.links: list[str] = []
 
     def below(self, folder: str) -> tuple[list[str], list[Found]]:
-        """(folders, pictures) directly in a folder; paths are below the root, in natural order of names."""
+        """(folders, pictures) directly in a folder; paths are below the root. Folders come in natural order."""
         folders: list[str] = []
         pictures: list[Found] = []
-        for entry in sorted(self._entries(folder), key=lambda entry: natural(entry.name)):
-            path = f"{folder}/{entry.name}" if folder else entry.name
-            if entry.name.startswith(".") or entry.name.lower() in _IGNORED:
+        for entry in self._entries(folder):
+            name = entry.name
+            path = f"{folder}/{name}" if folder else name
+            if name.startswith(".") or name.lower() in _IGNORED:
                 continue
             if entry.is_symlink() and not self._inside(entry.path):
                 self.links.append(path)
             elif entry.is_dir():
                 folders.append(path)
-            elif entry.is_file() and os.path.splitext(entry.name)[1].lower() in SUFFIXES:
+            elif entry.is_file() and name[name.rfind(".") :].lower() in SUFFIXES:
                 status = entry.stat()
                 pictures.append(Found(path, status.st_size, status.st_mtime_ns))
             else:
                 self.others.append(path)
-        return folders, pictures
+        return sorted(folders, key=natural), pictures
 
     def all_below(self, folder: str, above: frozenset[str] = frozenset()) -> list[Found]:
         """Pictures in a folder and in the folders in it. A link to a folder above itself is not followed."""

@@ -40,7 +40,7 @@ def cores() -> int:
         return os.cpu_count() or 1
 
 
-def decoded(files: Sequence[tuple[Path, int]], task: Task, *, workers: int | None = None) -> Generator[Decoded]:
+def decoded(files: Sequence[tuple[str, int]], task: Task, *, workers: int | None = None) -> Generator[Decoded]:
     """Every picture in the order of ``files``, which are paths and their sizes in bytes.
 
     A picture that crashes the decoder is reported as broken. Few pictures are decoded here, without processes.
@@ -74,19 +74,19 @@ def decoding_task(shape: tuple[int, int, int], fit: str = "exact", **options: An
     return Task(shape[0], shape[1:], fit, **options)
 
 
-def _decoded_here(paths: list[Path], task: Task) -> Iterator[Decoded]:
+def _decoded_here(paths: list[str], task: Task) -> Iterator[Decoded]:
     from ._decode import decode
 
     for path in paths:
-        yield decode(str(path), task)
+        yield decode(path, task)
 
 
-def _batches(files: Sequence[tuple[Path, int]]) -> Iterator[list[str]]:
+def _batches(files: Sequence[tuple[str, int]]) -> Iterator[list[str]]:
     """Up to 64 pictures, and fewer if they are large: the last batches must not keep one worker busy alone."""
     batch: list[str] = []
     total = 0
     for path, size in files:
-        batch.append(str(path))
+        batch.append(path)
         total += size
         if len(batch) == _BATCH or total >= _BATCH_BYTES:
             yield batch
@@ -106,9 +106,8 @@ class _Worker:
         # by its path and with -P: nothing of the package or of the user's script is imported
         command = [sys.executable, "-P", str(_PROGRAM), task]
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
-        )
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environment)
         if self._process.stdin is None or self._process.stdout is None:
             raise RuntimeError("a worker was started without pipes")
         self._jobs, self._answers = self._process.stdin, self._process.stdout
@@ -127,14 +126,17 @@ class _Worker:
             told = json.loads(line) if line.endswith(b"\n") else None
             if told is None:
                 raise _WorkerEndedError
-            answers: list[Decoded] = []
-            for seen, length in told:
-                pixels = self._answers.read(length)
-                if len(pixels) != length:
-                    raise _WorkerEndedError
-                answers.append((seen if isinstance(seen, str) else Seen(*seen), pixels))
+            total = sum(length for _, length in told)
+            pixels = self._answers.read(total)  # at once: one picture at a time takes longer
         except (OSError, ValueError):  # a broken pipe, or one that end() closed
             raise _WorkerEndedError from None
+        if len(pixels) != total:
+            raise _WorkerEndedError
+        answers: list[Decoded] = []
+        start = 0
+        for seen, length in told:
+            answers.append((seen if isinstance(seen, str) else Seen(*seen), pixels[start : start + length]))
+            start += length
         return answers
 
     def end(self) -> None:
