@@ -356,7 +356,7 @@ def test_what_systems_leave_is_ignored_and_other_files_are_counted(tmp_path: Pat
     (root / "stray.png").write_bytes((root / "cat" / "cat0.png").read_bytes())
     source = from_folder(root)
     assert source.checksum == plain.checksum
-    assert "Skipped files that are no pictures (3): README.md, cat/labels.csv, dog/movie.mp4." in source.notes
+    assert "Skipped files that are no pictures (3): cat/labels.csv, dog/movie.mp4, README.md." in source.notes
     assert "Skipped pictures that lie in no class folder (1): stray.png." in source.notes
 
 
