@@ -32,7 +32,7 @@ MEASURED = {
 @pytest.mark.parametrize("name", ["objectives", "latch"])
 def test_the_table_is_printed_and_the_figures_are_written(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     size = ways.Size("small", 60, 16, 4, 2)
-    monkeypatch.setattr(objectives, "SIZES", [size])
+    monkeypatch.setattr(objectives, "sizes_for", lambda _: [size])
     monkeypatch.setattr(latch, "SIZES", {"cpu": [latch.LatchSize(100, 20, 4, 2)]})
     if name == "objectives":
         true_measure = objectives.measure

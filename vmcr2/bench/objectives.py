@@ -63,6 +63,11 @@ OURS_IS_DIVIDED_BY = ("exact: class loop / as shipped", "exact: d×d / as shippe
 """Ratios that are better if they are larger; of the others, smaller ones are better."""
 
 
+def sizes_for(device: torch.device) -> list[Size]:
+    """Every block of the table."""
+    return [*SIZES, MANY_CLASSES[device.type], SOFT_LABELS]
+
+
 def measure(size: Size, device: torch.device, budget: float) -> dict[str, Any]:
     """One size: times and peak memory of every contender, and the ratios of the claims."""
     batch = Batch(size, device)
@@ -127,7 +132,7 @@ def run(
     """Everything that `vmcr2 bench objectives` measures; ``budget`` is in seconds per contender, size and mode."""
     cuda = device.type == "cuda"
     if sizes is None:
-        sizes = [*SIZES, MANY_CLASSES[device.type], SOFT_LABELS]
+        sizes = sizes_for(device)
     if budget is None:
         budget = 0.3 if cuda else 2.0
     results = []
