@@ -21,7 +21,7 @@ from vmcr2.sweep import Outcome
 
 from ..ledger._pool import make_all
 from ._maker import Maker
-from .studies import RESULTS, Trial, decided, lines_of, studies
+from .studies import RESULTS, Trial, decided, lines_of, settings_of, studies
 
 _KEPT = (
     *("test_", "holdout_", "train_", "head_", "readout", "seconds", "wall_", "device", "torch", "vmcr2", "git_"),
@@ -37,7 +37,7 @@ def line_of(trial: Trial, outcome: Outcome) -> dict[str, Any]:
 
 def missing(trials: Sequence[Trial]) -> list[Trial]:
     """Those without a line of the same settings."""
-    known = {study: [line["settings"] for line in lines_of(study)] for study in {trial.study for trial in trials}}
+    known = {study: [settings_of(line) for line in lines_of(study)] for study in {trial.study for trial in trials}}
     return [trial for trial in trials if decided(trial.config) not in known[trial.study]]
 
 

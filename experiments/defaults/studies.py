@@ -103,3 +103,8 @@ def decided(config: Config) -> dict[str, Any]:
     """The settings that decide a result, as JSON has them."""
     settings: dict[str, Any] = json.loads(json.dumps(config.deciding()))
     return settings
+
+
+def settings_of(line: dict[str, Any]) -> dict[str, Any]:
+    """The same of a result, also if it is older than some settings, which were then as their defaults are."""
+    return decided(Config.from_flat(line["settings"]))

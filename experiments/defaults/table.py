@@ -14,7 +14,7 @@ from vmcr2.objectives import choose_objective
 
 from .. import loops, tables
 from .._study import between_marks, table
-from .studies import LEVELS, OBJECTIVES, PICTURES, RESULTS, decided, lines_of, studies
+from .studies import LEVELS, OBJECTIVES, PICTURES, RESULTS, decided, lines_of, settings_of, studies
 
 Line = dict[str, Any]
 README = Path(__file__).parents[2] / "README.md"
@@ -28,10 +28,11 @@ NAMES |= {"ce+mcr2": "cross-entropy + exact", "ce+vmcr2": "cross-entropy + V-MCR
 def current(study: str) -> dict[str, Line]:
     """Results by the name of their run, of the settings that the study has now."""
     lines = lines_of(study)
+    known = [settings_of(line) for line in lines]
     found = {}
     for trial in studies()[study]:
         settings = decided(trial.config)
-        matching = [line for line in lines if line["settings"] == settings]
+        matching = [line for line, then in zip(lines, known, strict=True) if then == settings]
         if matching:
             found[trial.name] = matching[-1]
     return found

@@ -111,7 +111,7 @@ class TrainingOnly(Reader):
 
     def __init__(self, reader: Reader) -> None:
         super().__init__(reader.path, reader.class_names, reader.shape)
-        self.parts = tuple(part for part in reader.parts if part != "test")
+        self.parts = reader.parts
         self._reader = reader
         self._kept: Split | None = None
 
