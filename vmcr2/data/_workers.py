@@ -27,6 +27,7 @@ Decoded = tuple["Seen | str", bytes]
 
 _FEW, _FEW_BYTES = 200, 1 << 25  # starting workers takes longer than decoding so little
 _BATCH, _BATCH_BYTES = 64, 1 << 22
+_PIPE = 1 << 20
 _MOST_CRASHES = 20
 _PROGRAM = Path(__file__).with_name("_decode.py")
 CRASHED = "the decoder crashed on it"
@@ -106,8 +107,7 @@ class _Worker:
         # by its path and with -P: nothing of the package or of the user's script is imported
         command = [sys.executable, "-P", str(_PROGRAM), task]
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environment)
+        self._process = _started(command, environment)
         if self._process.stdin is None or self._process.stdout is None:
             raise RuntimeError("a worker was started without pipes")
         self._jobs, self._answers = self._process.stdin, self._process.stdout
@@ -146,6 +146,17 @@ class _Worker:
         for pipe in (self._jobs, self._answers):
             with suppress(OSError, RuntimeError):  # another thread may be reading: it sees the end by itself
                 pipe.close()
+
+
+def _started(command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    def start(pipesize: int) -> subprocess.Popen[bytes]:
+        pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing, env=environment, pipesize=pipesize)
+
+    try:  # room for whole answers: a worker decodes on while this process is busy with another one's
+        return start(_PIPE)
+    except PermissionError:  # this user has too many large pipes already
+        return start(-1)
 
 
 class _Crew:
