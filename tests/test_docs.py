@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -67,6 +69,18 @@ def test_the_own_network_of_the_documents(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "mynet.py").write_text(code)
     network = build("mynet:make", dim=5, input_shape=(1, 8, 8))
     assert network(torch.rand(3, 1, 8, 8)).shape == (3, 5)
+
+
+def test_the_figures_of_own_data() -> None:
+    page, results = (ROOT / "docs/own-data.md").read_text(), ROOT / "benchmarks/results"
+    packing = json.loads((results / "packing-cpu.json").read_text())
+    assert f"{median(packing['per_second']['packing']):,.0f} pictures per second" in page
+    assert f"{packing['packing / (cores × alone)']:.2f} of what two cores do" in page
+    assert f"at most {packing['peak_mib']['main_process']:.0f} MiB" in page
+    assert f"again takes {packing['opened_again_seconds']:.1f} s" in page.replace("\n", " ")
+    for result in json.loads((results / "stream-cpu.json").read_text())["results"]:
+        held, streamed = (row["images_per_second"] for row in result["rows"].values())
+        assert f"| {held:.0f} | {streamed:.0f} | {streamed / held:.2f} |" in page
 
 
 def anchor(heading: str) -> str:
