@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ._columns import Column, listed
 from ._errors import DataError
-from ._holdout import stratified
+from ._holdout import drawn_test_set
 
 _FEW = 10  # classes of one row that a small table may have by chance
 
@@ -71,8 +71,7 @@ def held_out(labels: Tensor, num_classes: int, share: float, seed: int) -> Tenso
     """Which rows are the test set, (rows,) bool: a share of every class; one row of each stays in training."""
     if not 0 < share < 1:
         raise DataError(f"test_share must lie between 0 and 1, got {share}: 0.2 tests on every fifth row")
-    count = max(1, round(share * len(labels)))
-    held = stratified(labels, count, num_classes, seed=seed, keep=1)
+    held = drawn_test_set(labels, share, num_classes, seed=seed)
     if not held.any():
         raise DataError(
             f"{len(labels)} rows of {num_classes} classes are too few for a test set: add rows of each class"

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from ._errors import DataError
-from ._holdout import stratified
+from ._holdout import drawn_test_set
+from ._in_memory import MemoryReader
 from ._natural import natural
 from ._source import Source
-from ._split import Part, Reader, Shape, Split
+from ._split import Part, Split
 from ._survey import Fit, Plan, Survey, check_options
 from ._walk import shown
 
@@ -73,23 +74,9 @@ def from_dataset(
             f"No test set was given: {test_share:g} of every class, {count} pictures, are the test set, drawn with the "
             f"seed {split_seed}."
         )
-    reader = GivenPictures(splits, names, plan.shape)
+    reader = MemoryReader(splits, names, plan.shape)
     settings = {"data": "given-pictures"}
     return Source("given-pictures", None, names, reader, title=title, settings=settings, notes=tuple(notes))
-
-
-class GivenPictures(Reader):
-    """Splits in memory."""
-
-    def __init__(self, splits: Mapping[Part, Split], class_names: tuple[str, ...], shape: Shape) -> None:
-        super().__init__(None, class_names, shape)
-        order: tuple[Part, ...] = ("train", "val", "test")
-        self.parts = tuple(part for part in order if part in splits)
-        self._splits = dict(splits)
-
-    def load(self, part: Part) -> Split:
-        """The split as it was given."""
-        return self._splits[part]
 
 
 class _Items:
@@ -264,8 +251,7 @@ def _by_value(label: Hashable) -> tuple[Any, ...]:
 
 
 def _divided(whole: Split, classes: int, test_share: float, seed: int) -> dict[Part, Split]:
-    count = max(1, round(test_share * len(whole.labels)))
-    held = stratified(whole.labels, count, classes, seed=seed, keep=1)
+    held = drawn_test_set(whole.labels, test_share, classes, seed=seed)
     if not held.any():
         raise DataError("every class has one picture, so none is left to test on: give more pictures, or test=")
     return {

@@ -10,7 +10,7 @@ import torch
 from ._cache import cache_entry
 from ._collector import paused_collector
 from ._errors import DataError
-from ._holdout import stratified
+from ._holdout import drawn_test_set
 from ._source import Source
 from ._split import Part
 from ._stored_pictures import StoredPictures
@@ -100,8 +100,7 @@ def _divided(tree: Tree, test_share: float, seed: int) -> dict[Part, list[Pictur
     """By the names of the files alone: a picture stays where it is when another is found to be broken."""
     pictures = tree.parts["train"]
     labels = torch.tensor([one.label for one in pictures])
-    count = max(1, round(test_share * len(pictures)))
-    held = stratified(labels, count, len(tree.class_names), seed=seed, keep=1).tolist()
+    held = drawn_test_set(labels, test_share, len(tree.class_names), seed=seed).tolist()
     if not any(held):
         raise DataError(
             f"{tree.root} has one picture in every class, so none is left to test on: add pictures, or a folder test"

@@ -45,6 +45,11 @@ def stratified(labels: Tensor, count: int, num_classes: int, *, seed: int, keep:
     return held
 
 
+def drawn_test_set(labels: Tensor, share: float, num_classes: int, *, seed: int) -> Tensor:
+    """Which samples of people's own data are the test set, (m,) bool: a share of every class, of which one stays."""
+    return stratified(labels, max(1, round(share * len(labels))), num_classes, seed=seed, keep=1)
+
+
 def with_label_noise(split: Split, share: float, num_classes: int, *, seed: int) -> Split:
     """A share of the labels replaced by labels drawn from all classes, so that 1/k of the replaced ones stay right."""
     generator = torch.Generator().manual_seed(seed)
