@@ -48,6 +48,7 @@ def test_a_folder_is_one_argument(photos: Path) -> None:
     assert (photos.parent / "run" / "report.html").exists()
     assert "digit 7" in (photos.parent / "run" / "report.html").read_text()
     assert "bad.jpg" in (photos.parent / "run" / "report.html").read_text()
+    assert "on my photos: test accuracy" in (photos.parent / "run" / "report.html").read_text()
     for again in (("evaluate", "run"), ("report", "run"), ("train", "--resume", "--out", "run")):
         assert in_process(*again).code == 0
     other = in_process("train", "./elsewhere", "--resume", "--out", "run")

@@ -90,7 +90,7 @@ def _lead(runs: list[RunRecord], groups: int) -> str:
     if len(runs) > 1:
         return f"{groups} configurations, {len(runs)} runs: {', '.join(sorted({run.objective_name for run in runs}))}."
     (run,) = runs
-    text = f"{run.objective_name} on {run.config.get('data')}"
+    text = f"{run.objective_name} on {run.own_title or run.config.get('data')}"
     accuracy, delta = run.figure(f"{run.unseen}_accuracy"), run.figure("train_delta_r")
     if accuracy is not None:
         kind = "test" if run.unseen == "test" else "hold-out"
