@@ -116,6 +116,12 @@ def test_a_test_table_of_one_s_own(table: Path) -> None:
         (("train", "digits", "--strict"), ("--strict is for a folder",)),
         (("train", "my photos", "--model", "nowhere:net"), ("nowhere",)),
         (("train", "my photos", "--weights", "no.pt", "--model", "resnet18"), ("no.pt",)),
+        (("train", "my photos", "--set", "data=digits"), ("data is set", "leave --set data out")),
+        (("train", "flowers.csv", "--label", "kind", "--image-size", "8"), ("image_size does nothing",)),
+        (("train", "flowers.csv", "--label", "kind", "--strict"), ("--strict is for a folder",)),
+        (("train", "flowers.csv", "--label", "kind", "--holdout", "95"), ("holdout 95 leaves 1 of 96",)),
+        (("train", "my photos", "--validation"), ("no validation samples beside test samples",)),
+        (("recipes", "digits", "--label", "x"), ("label acts with data table only",)),
         (("data", "check", "nothing"), ("there is no folder or file nothing",)),
         (("data", "check", "my photos", "--label", "x"), ("--label is for a table",)),
     ],
@@ -144,6 +150,23 @@ def test_check_looks_at_a_table(table: Path) -> None:
     said = in_process("data", "check", "flowers.csv", "--label", "kind", "--json")
     found = json.loads(said.out)
     assert any("2" in value for what, value in found["rows"] if "class" in what)
+
+
+def test_a_stopped_run_goes_on_where_its_folder_has_moved(photos: Path) -> None:
+    assert in_process("train", "my photos", *FEW, "--out", "run").code == 0
+    whole = Path("run/summary.json").read_text()
+    Path("run/summary.json").unlink()
+    photos.rename("elsewhere")
+    assert "is gone: say with --data" in in_process("train", "--resume", "--out", "run").err
+    said = in_process("train", "--resume", "--out", "run", "--data", "elsewhere")
+    assert said.code == 0, said.err
+    figures = [json.loads(text) for text in (whole, Path("run/summary.json").read_text())]
+    assert figures[0]["train_delta_r"] == figures[1]["train_delta_r"]
+
+
+def test_a_sweep_over_a_table(table: Path) -> None:
+    said = in_process("sweep", "flowers.csv", "--label", "kind", "--grid", "lr=0.1", *FEW, "--out", "sweep")
+    assert said.code == 0, said.err
 
 
 def test_a_sweep_over_a_folder(tmp_path: Path) -> None:

@@ -227,7 +227,7 @@ def test_pictures_of_any_usual_shape_can_be_trained_on(shape: tuple[int, int, in
 
 
 def test_pictures_like_a_line_are_refused() -> None:
-    with pytest.raises(UserError, match=r"too narrow for the rule: cut them to squares"):
+    with pytest.raises(UserError, match=r"too narrow for the rule: make squares of them"):
         ruled((1, 1, 100))
 
 

@@ -69,3 +69,29 @@ def test_the_order_is_uniform_enough() -> None:
 
 def test_a_large_seed_is_fine() -> None:
     assert epoch_order(20, 2**62, 3).tolist() != epoch_order(20, 2**62, 4).tolist()
+
+
+class Squares:
+    """Black pictures that count how many of them are asked for at a time."""
+
+    def __init__(self, total: int, side: int) -> None:
+        self.total, self.side = total, side
+        self.batches: list[int] = []
+
+    def __len__(self) -> int:
+        return self.total
+
+    def plain_batch(self, index: torch.Tensor) -> torch.Tensor:
+        self.batches.append(len(index))
+        return torch.zeros(1, 1, self.side, self.side).expand(len(index), -1, -1, -1)
+
+
+@pytest.mark.parametrize(
+    ("total", "side", "largest"), [(2100, 8, 2000), (2100, 32, 2000), (600, 64, 500), (3, 2048, 1)]
+)
+def test_larger_pictures_are_measured_fewer_at_a_time(total: int, side: int, largest: int) -> None:
+    """As many pixels as 2000 pictures of 32×32: the activations of a network must fit into memory."""
+    squares = Squares(total, side)
+    network = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+    assert embed(network, squares, Numerics(CPU)).shape == (total, 1)
+    assert max(squares.batches) == largest

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from .._version import __version__
-from ..data import Source
+from ..data import OWN, Source, open_settings
 from ..objectives import OBJECTIVES
 from ..runs import (
     AUTO,
@@ -157,14 +157,14 @@ def train(
     )
     if resume and out is None:
         raise UserError("--resume needs --out: the folder of the run to continue")
-    if strict and own is None:
+    if strict and (own is None or Path(own).expanduser().is_file()):
         raise UserError("--strict is for a folder of your own pictures: leave it out")
     source: Source | None = None
     if out is not None and resume and RunFolder(out).config.exists():
-        config = _resumed(out, recipe, objective, {**changes, **({"data": data} if data else {})}, set_ or [])
+        config, source = _resumed(out, recipe, data, objective, changes, set_ or [])
     else:
         config, source = _configured(own, recipe, objective, changes, set_ or [], strict)
-    if source is not None and not as_json:
+    if source is not None and not as_json and not resume:
         describe(source, config)
     finished = out is not None and resume and RunFolder(out).finished
     with display_for(quiet=as_json) as listener:
@@ -216,21 +216,29 @@ def _configured(
 
 
 def _resumed(
-    out: Path, recipe: str | None, objective: str | None, changes: dict[str, Any], settings: list[str]
-) -> Config:
-    """The configuration of a run that is continued."""
-    if changes or settings or objective is not None:
-        raise UserError(f"--resume uses the settings of {out}: leave all other settings out")
+    out: Path,
+    recipe: str | None,
+    data: Path | None,
+    objective: str | None,
+    changes: dict[str, Any],
+    settings: list[str],
+) -> tuple[Config, Source | None]:
+    """The configuration of a run that is continued; with the opened data, if a person's own have moved."""
     config = RunFolder(out).read_config()
+    moved = data is not None and recipe is None and config.data.name in OWN
+    if changes or settings or objective is not None or (data is not None and not moved):
+        raise UserError(f"--resume uses the settings of {out}: leave all other settings out")
+    if moved:
+        return config, open_settings(config.replace(data_path=str(data)).data)
     if recipe is None:
-        return config
+        return config, None
     if is_own_data(recipe):
         same, of = str(Path(recipe).expanduser().resolve()) == config.data.path, config.data.path or config.data.name
     else:
         same, of = find_recipe(recipe).config.recipe == config.recipe, config.recipe or config.data.name
     if not same:
         raise UserError(f"{out} is a run of {of}, not of {recipe}: leave {recipe} out")
-    return config
+    return config, None
 
 
 @app.command()
@@ -282,6 +290,8 @@ def recipes(
         typer.echo(f"\nNames to use with --objective: {', '.join(FAMILIES)}")
         return
     found = find_recipe(name, given={"label": label} if label is not None else None)
+    if label is not None:
+        found.config.check_acting(["label"])
     values = found.config.acting()
     origins = {key: found.origins.get(key, default_origin(key)) for key in values if key != "recipe"}
     if as_json:

@@ -24,10 +24,14 @@ def find_config(recipe: str | Source, objective: str | None, changes: dict[str, 
     """
     given = read_settings(settings) | changes
     if isinstance(recipe, Source):
+        for name in given.keys() & {"data", "data_path"}:
+            raise UserError(f"{name} is set, but {recipe.title} is what to train on: leave --set {name} out")
         found = recipe_for(recipe, objective, given)
     else:
         found = find_recipe(recipe, objective, given)
-    return found.config.replace(**changes).with_settings(settings)
+    config = found.config.replace(**changes)
+    config.check_acting(changes)  # also those that have a default's value
+    return config.with_settings(settings)
 
 
 def given_changes(data: Path | None, **options: Any) -> dict[str, Any]:

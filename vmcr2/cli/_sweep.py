@@ -21,7 +21,9 @@ from ._settings import OBJECTIVE_HELP, find_config, given_changes, names_of, ref
 
 
 def sweep(
-    recipe: Annotated[str, typer.Argument(help="A recipe's name, or a data set's: see `vmcr2 recipes`.")],
+    recipe: Annotated[
+        str, typer.Argument(metavar="DATA", help="Your folder or table, or a recipe's or data set's name.")
+    ],
     out: Annotated[Path, typer.Option(help="The sweep's folder. Points that have a result there are not run again.")],
     axes: Annotated[
         list[str] | None,
@@ -35,6 +37,7 @@ def sweep(
         str | None, typer.Option("--seeds", "--seed", metavar="0,1", help="Seeds; one run for each.")
     ] = None,
     data: Annotated[Path | None, typer.Option(help="Where the data are: a packed file or a folder.")] = None,
+    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="A table's column with the classes.")] = None,
     objective: Annotated[str | None, typer.Option(help=OBJECTIVE_HELP)] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the data; the recipe's by default.")] = None,
     holdout: Annotated[
@@ -59,7 +62,7 @@ def sweep(
     vmcr2 sweep digits --grid 'hidden=256,256;512' --out sweeps/hidden
     Give the same command again to continue a stopped sweep, or to add points to the grid.
     """
-    changes = given_changes(data, epochs=epochs, holdout=holdout, device=device)
+    changes = given_changes(data, epochs=epochs, holdout=holdout, device=device, label=label)
     varied = read_axes(axes or [])
     refuse_twice(own=changes, grid=varied, set=names_of(set_ or []))
 

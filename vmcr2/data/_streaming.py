@@ -79,6 +79,9 @@ class _Pipe:
         self._taken: Any = None
         """An event: the step's buffer has what ``_next`` held, and ``_next`` may be filled again."""
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        # the buffer's memory may be in use by work that was started before, and by a copy when it is given back
+        self._stream.wait_stream(torch.cuda.current_stream(device))
+        self._next.record_stream(self._stream)
         self._device = device
         self._loaded: Tensor | None = None
         self._turn = 0

@@ -49,8 +49,13 @@ def facts_of(data: str | Source, held_out: int = 0) -> Facts:
     if not 0 <= held_out < total:
         raise UserError(f"holdout must be below {total}, the number of training images, got {held_out}")
     if isinstance(data, Source) and labels is not None:
+        if total - held_out < max(2, data.num_classes):
+            raise UserError(
+                f"holdout {held_out} leaves {total - held_out} of {total} training samples for {data.num_classes} "
+                "classes: hold out fewer"
+            )
         kept = labels.bincount(minlength=data.num_classes).double() * (1 - held_out / total)
-        return Facts(tuple(kept.round().int().tolist()), data.sample_shape)
+        return Facts(tuple(kept.round().int().clamp_min(1).tolist()), data.sample_shape)
     info = describe(str(data))
     return Facts(((info.train_size - held_out) // info.classes,) * info.classes, info.image_shape)
 
@@ -157,7 +162,8 @@ def _network(shape: Shape) -> tuple[str, int]:
         return "resnet18", high
     if low < _SMALL:
         raise UserError(
-            f"pictures of {shape[1]}×{shape[2]} are too narrow for the rule: cut them to squares, or use the estimators"
+            f"pictures of {shape[1]}×{shape[2]} are too narrow for the rule: make squares of them; for a folder, "
+            "--image-size N does it"
         )
     return "resnet18", low
 

@@ -60,7 +60,10 @@ class Trainer:
             self.train_split, self.held = hold_out(self.train_split, config.data.holdout, self.num_classes)
         elif config.data.validation:
             if not source.has_val:
-                raise UserError(f"validation is true, but {source.title or source.name} has no validation samples")
+                raise UserError(
+                    f"validation is true, but {source.title or source.name} has no validation samples beside test "
+                    "samples (a folder val without a folder test is the test set): leave it out, or use holdout"
+                )
             self.held = source.val()
         if share := config.data.label_noise:  # the held-out images keep their labels
             self.train_split = with_label_noise(self.train_split, share, self.num_classes, seed=config.run.seed)

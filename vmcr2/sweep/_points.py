@@ -117,7 +117,7 @@ def default_holdout(data: DataSettings) -> int:
         size = _own_size(data)
     else:
         size = _LARGE  # opening what is not known will say what is wrong
-    return _LARGE_HOLDOUT if size >= _LARGE else size // 5
+    return _LARGE_HOLDOUT if size >= _LARGE else max(1, size // 5)
 
 
 @functools.cache  # every point of a grid asks

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ._numerics import Numerics
 
 _BATCH = {"cpu": 2000, "cuda": 10_000}  # few large batches: on a GPU small ones are mostly launch time
+_PIXELS = 32 * 32  # up to this size of a picture
 
 
 class Inputs(Protocol):
@@ -84,13 +85,17 @@ def embed(network: nn.Module, inputs: Inputs, numerics: Numerics) -> Tensor:
     was_training = network.training
     network.eval()
     index = torch.arange(len(inputs), device=numerics.device)
+    size = _rows_at_a_time(inputs.plain_batch(index[:1]), numerics.device)
     with numerics.applied():
-        parts = [
-            network(numerics.cast(inputs.plain_batch(part)))
-            for part in torch.split(index, _BATCH.get(numerics.device.type, 2000))
-        ]
+        parts = [network(numerics.cast(inputs.plain_batch(part))) for part in torch.split(index, size)]
     network.train(was_training)
     return torch.cat(parts)
+
+
+def _rows_at_a_time(sample: Tensor, device: torch.device) -> int:
+    """Fewer of larger pictures: their activations must fit into memory too."""
+    pixels = sample.shape[-1] * sample.shape[-2] if sample.ndim == 4 else 1
+    return max(1, _BATCH.get(device.type, 2000) * _PIXELS // max(_PIXELS, pixels))
 
 
 def epoch_order(total: int, seed: int, epoch: int) -> Tensor:
