@@ -34,7 +34,7 @@ from ._data import data_app
 from ._display import display_for, print_summary
 from ._own import describe, open_shown, own_data
 from ._report import PAGE, report, report_after
-from ._settings import OBJECTIVE_HELP, find_config, given_changes, names_of, refuse_twice
+from ._settings import OBJECTIVE_HELP, Label, find_config, given_changes, names_of, refuse_twice
 from ._sweep import sweep
 
 app = typer.Typer(
@@ -99,7 +99,7 @@ def train(
     data: Annotated[
         Path | None, typer.Option(help="Where the files of a known data set are: a packed file or a folder.")
     ] = None,
-    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="A table's column with the classes.")] = None,
+    label: Label = None,
     test: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A table with the test rows; by default a fifth of the rows.")
     ] = None,
@@ -268,7 +268,7 @@ def recipes(
         str | None,
         typer.Argument(help="Show every value of this recipe, or for your folder or table, and where it comes from."),
     ] = None,
-    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="A table's column with the classes.")] = None,
+    label: Label = None,
     as_json: Json = False,
 ) -> None:
     """List the recipes, or show one.

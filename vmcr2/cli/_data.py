@@ -13,6 +13,7 @@ from rich.text import Text
 
 from ..data import DATASETS, DataError, check_folder, check_table, open_data, pack, verify
 from ._own import progress_bar
+from ._settings import Label
 
 data_app = typer.Typer(no_args_is_help=True)
 
@@ -43,7 +44,7 @@ def list_(as_json: Json = False) -> None:
 @data_app.command("check")
 def check_(
     path: Annotated[Path, typer.Argument(metavar="DIR|FILE", help="Your folder of pictures, or your table.")],
-    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="A table's column with the classes.")] = None,
+    label: Label = None,
     as_json: Json = False,
 ) -> None:
     """Look at your own data before you train: sizes, classes, files that cannot be read, what train and test share.
@@ -54,7 +55,7 @@ def check_(
     vmcr2 data check photos
     vmcr2 data check flowers.csv --label species
     """
-    if "://" in str(path) or not path.expanduser().exists():
+    if not path.expanduser().exists():
         raise DataError(f"there is no folder or file {path}: check the path")
     place = path.expanduser()
     if place.is_dir():

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from ..data import Source
 from ..runs import Config, UserError, find_recipe, read_settings, recipe_for
@@ -14,6 +16,7 @@ OBJECTIVE_HELP = (
     "vmcr2, mcr2, ce, ce+mcr2 or ce+vmcr2 (cross-entropy and a rate reduction), or auto: the rule chooses. "
     "By default the recipe's, or vmcr2."
 )
+Label = Annotated[str | None, typer.Option(metavar="COLUMN", help="A table's column with the classes.")]
 _SPELT = {"own": "its own option", "grid": "--grid", "set": "--set"}
 
 

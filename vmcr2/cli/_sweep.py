@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ..runs import Config, UserError
 from ..sweep import Point, SweepListener, grid, rank, read_axes, score, sweep as run_sweep, table
-from ._settings import OBJECTIVE_HELP, find_config, given_changes, names_of, refuse_twice
+from ._settings import OBJECTIVE_HELP, Label, find_config, given_changes, names_of, refuse_twice
 
 
 def sweep(
@@ -37,7 +37,7 @@ def sweep(
         str | None, typer.Option("--seeds", "--seed", metavar="0,1", help="Seeds; one run for each.")
     ] = None,
     data: Annotated[Path | None, typer.Option(help="Where the data are: a packed file or a folder.")] = None,
-    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="A table's column with the classes.")] = None,
+    label: Label = None,
     objective: Annotated[str | None, typer.Option(help=OBJECTIVE_HELP)] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the data; the recipe's by default.")] = None,
     holdout: Annotated[

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._shared import did_you_mean
-from ._columns import listed
+from .._shared import did_you_mean, listed
 from ._errors import DataError
 
 _INPUTS = ("x", "inputs", "features", "data", "embeddings")

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ._columns import Column, listed
+from .._shared import listed
+from ._columns import Column
 from ._errors import DataError
 from ._findings import Findings
 from ._preparation import Preparation

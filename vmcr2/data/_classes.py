@@ -11,7 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ._columns import Column, listed
+from .._shared import listed
+from ._columns import Column
 from ._errors import DataError
 from ._holdout import drawn_test_set
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .._shared import listed
 from ._errors import DataError
 
 Kind = Literal["number", "boolean", "text", "date", "other"]
@@ -189,17 +190,6 @@ def refuse_twins(names: Sequence[str], where: str) -> None:
         raise DataError(
             f"{where} has more than one column with the name {listed(dict.fromkeys(twins))}: give every column its own"
         )
-
-
-def listed(names: Iterable[str], most: int = 5) -> str:
-    """The first few names, and how many more there are.
-
-    >>> listed(["a", "b", "c"], most=2)
-    'a, b and 1 more'
-    """
-    every = list(names)
-    rest = f" and {len(every) - most} more" if len(every) > most else ""
-    return ", ".join(every[:most]) + rest
 
 
 def refuse_infinite(columns: Mapping[str, Column], where: str) -> None:

@@ -10,8 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .._shared import listed
 from ._classes import class_names_of, class_numbers, class_texts, held_out, rare_notes
-from ._columns import array_of, as_column, as_columns, listed, refuse_infinite
+from ._columns import array_of, as_column, as_columns, refuse_infinite
 from ._errors import DataError
 from ._in_memory import MemoryReader
 from ._preparation import Preparation

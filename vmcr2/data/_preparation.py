@@ -10,7 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ._columns import DECIMAL_COMMA, Column, as_columns, listed, refuse_infinite, text_of
+from .._shared import listed
+from ._columns import DECIMAL_COMMA, Column, as_columns, refuse_infinite, text_of
 from ._errors import DataError
 
 FORMAT = "vmcr2-preparation-1"

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from .._shared import did_you_mean
+from .._shared import did_you_mean, listed
 from ._array_files import read_npy, read_npz
-from ._columns import Column, as_columns, listed, refuse_infinite
+from ._columns import Column, as_columns, refuse_infinite
 from ._csv import read_csv
 from ._errors import DataError
 from ._parquet import read_parquet

@@ -11,8 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .._shared import listed
 from ._classes import class_names_of, class_numbers, class_texts, held_out, rare_notes
-from ._columns import Column, listed
+from ._columns import Column
 from ._errors import DataError
 from ._in_memory import MemoryReader
 from ._preparation import Preparation

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from .._shared import listed
 from ._errors import DataError
 from ._natural import natural
 
@@ -85,5 +86,4 @@ def shown(names: list[str], most: int = 5) -> str:
     'a, b and 1 more'
     """
     # bytes that are no UTF-8 cannot be printed
-    printable = [os.fsencode(name).decode("utf-8", "replace") for name in names[:most]]
-    return ", ".join(printable) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return listed((os.fsencode(name).decode("utf-8", "replace") for name in names), most)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor, nn
 
-from .._shared import UserError
+from .._shared import UserError, listed
 from ._backbone import HasBackbone
 
 
@@ -72,9 +72,7 @@ def load_into(network: nn.Module, state_dict: Mapping[str, Tensor], *, partial: 
 
 def first_few(names: Iterable[str], most: int = 8) -> str:
     """The first few names: another network's state would list a hundred."""
-    listed = list(names)
-    more = f" and {len(listed) - most} more" if len(listed) > most else ""
-    return (", ".join(listed[:most]) + more) or "nothing"
+    return listed(names, most) or "nothing"
 
 
 def _same_shape(tensor: Tensor | None, value: Tensor) -> bool:

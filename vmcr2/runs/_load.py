@@ -54,17 +54,21 @@ def _sample_shape(folder: RunFolder, config: Config) -> tuple[int, ...]:
 
 def read_subspaces(folder: RunFolder) -> dict[str, Tensor]:
     """``bases`` and ``energies`` of a finished run that kept its weights."""
+    _check_weights(folder)
+    return read_tensors(folder.subspaces)
+
+
+def _check_weights(folder: RunFolder) -> None:
     folder.read_summary()  # an error if the run did not finish
     if not folder.model.exists():
         raise UserError(f"{folder.model} is missing: a sweep keeps its runs' weights with --keep-weights")
-    return read_tensors(folder.subspaces)
 
 
 def start_from(network: nn.Module, path: str) -> list[str]:
     """Copy a finished run's weights into a network; the names of what did not fit, and is left as it was drawn."""
     folder = RunFolder(Path(path))
     folder.read_config()  # an error if it is not a run
-    read_subspaces(folder)
+    _check_weights(folder)
     return load_into(network, read_tensors(folder.model), partial=True)
 
 
