@@ -17,9 +17,9 @@ from sklearn.datasets import load_digits, load_wine, make_classification
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import train_test_split
 
+from vmcr2.inference import fit_calibration
 from vmcr2.objectives import choose_objective
 from vmcr2.sklearn import RateReductionClassifier, RateReductionEmbedding
-from vmcr2.sklearn._calibration import fit_calibration
 from vmcr2.sklearn._training import portable
 from vmcr2.training import NoisyRows
 

@@ -20,9 +20,9 @@ from sklearn.svm import SVC
 from experiments.estimators import calibration_error
 from vmcr2 import fit, recipe
 from vmcr2.data import open_data
+from vmcr2.inference import fit_calibration
 from vmcr2.objectives import VMCR2Settings, default_dim
 from vmcr2.sklearn import NearestSubspaceClassifier, RateReductionClassifier, RateReductionEmbedding
-from vmcr2.sklearn._calibration import fit_calibration
 from vmcr2.training import even_batch
 
 PIXELS = {"standardize": False, "random_state": 0}

@@ -9,7 +9,19 @@ from ._errors import DataError
 from ._findings import Findings as Findings
 from ._folder import from_folder
 from ._from_arrays import from_arrays
-from ._holdout import hold_out as hold_out, stratified as stratified, with_label_noise as with_label_noise
+from ._holdout import (
+    calibration_count as calibration_count,
+    hold_out as hold_out,
+    set_aside as set_aside,
+    stratified as stratified,
+    with_label_noise as with_label_noise,
+)
+from ._new_pictures import (
+    Form as Form,
+    new_pictures as new_pictures,
+    picture_blocks as picture_blocks,
+    picture_files as picture_files,
+)
 from ._open import open_own as open_own, open_settings as open_settings
 from ._pictures import Pictures as Pictures
 from ._preparation import Preparation
@@ -25,7 +37,7 @@ from ._sources import open_data, pack, verify
 from ._split import Part as Part, Reader as Reader, Shape as Shape, Split
 from ._streaming import StreamedPictures as StreamedPictures, fits_on as fits_on
 from ._survey import Fit as Fit
-from ._table_files import TABLE_SUFFIXES as TABLE_SUFFIXES
+from ._table_files import TABLE_SUFFIXES as TABLE_SUFFIXES, read_columns as read_columns
 from ._tables import from_table
 from ._workers import Progress as Progress
 

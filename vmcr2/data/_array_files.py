@@ -76,6 +76,17 @@ def read_npz(path: Path, label: str | None) -> ArrayFile:
         return ArrayFile({"train": _checked(path, inputs, chosen, archive)}, str(chosen), ())
 
 
+def read_inputs(path: Path) -> NDArray[Any]:
+    """The rows of a file without regard to labels: a .npy's 2-D array, or the inputs among a .npz's arrays."""
+    found = _loaded(path)
+    if isinstance(found, np.ndarray):
+        if found.ndim != 2:
+            raise DataError(f"{path} holds an array of shape {found.shape}: it needs rows × columns")
+        return found
+    with found:
+        return _member(path, found, _inputs(path, found, list(found.files)))
+
+
 def _split(path: Path, archive: Any, lower: Mapping[str, str]) -> ArrayFile:
     parts = {}
     for part in ("train", "val", "test"):

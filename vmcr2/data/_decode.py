@@ -145,13 +145,13 @@ def plain(picture: Image.Image, channels: int, *, turn: bool = True) -> Image.Im
 
 
 def fitted(picture: Image.Image, size: tuple[int, int], fit: str) -> Image.Image:
-    """The picture in (height, width), which is square unless the picture has that size already."""
+    """The picture in (height, width)."""
     height, width = size
     if picture.size == (width, height):
         return picture
     wide, tall = picture.size
     if fit == "pad":
-        scale = width / max(wide, tall)
+        scale = width / max(wide, tall) if width == height else min(width / wide, height / tall)
         inner = (max(1, round(wide * scale)), max(1, round(tall * scale)))
         small = picture.resize(inner, Image.Resampling.BILINEAR, reducing_gap=3.0)
         black = Image.new(picture.mode, (width, height))
@@ -159,9 +159,10 @@ def fitted(picture: Image.Image, size: tuple[int, int], fit: str) -> Image.Image
         return black
     box = (0.0, 0.0, float(wide), float(tall))
     if fit == "crop":
-        side = min(wide, tall)
-        left, top = (wide - side) / 2, (tall - side) / 2
-        box = (left, top, left + side, top + side)
+        scale = min(wide / width, tall / height)
+        across, down = (min(wide, tall),) * 2 if width == height else (width * scale, height * scale)
+        left, top = (wide - across) / 2, (tall - down) / 2
+        box = (left, top, left + across, top + down)
     # Pillow's filter grows with the reduction, so that fine patterns do not alias
     return picture.resize((width, height), Image.Resampling.BILINEAR, box=box, reducing_gap=3.0)
 

@@ -147,10 +147,10 @@ def _inputs(inputs: Any, part: str) -> NDArray[Any]:
         raise DataError(
             f"the {part} pictures are {x.dtype}, but pictures are uint8, 0 to 255: {times}convert them to uint8"
         )
-    return _channels_first(x, by_default=isinstance(inputs, Tensor), part=part)
+    return channels_first(x, by_default=isinstance(inputs, Tensor), part=part)
 
 
-def _channels_first(x: NDArray[Any], *, by_default: bool, part: str) -> NDArray[Any]:
+def channels_first(x: NDArray[Any], *, by_default: bool, part: str) -> NDArray[Any]:
     """(N, C, H, W). Where both ends may be channels, a tensor has them first, as torch does, and an array last."""
     if x.ndim == 3:
         return x[:, None]

@@ -10,6 +10,8 @@ from ._memory import free_memory
 from ._split import Split
 
 _SEED = 20220331  # arbitrary, and never changes: every run of every seed holds out the same images
+_MOST_CALIBRATION = 1000
+_FEWEST_CALIBRATION = 10  # fewer say nothing
 
 
 def hold_out(split: Split, count: int, num_classes: int) -> tuple[Split, Split]:
@@ -23,6 +25,32 @@ def hold_out(split: Split, count: int, num_classes: int) -> tuple[Split, Split]:
             "validation=true"
         )
     held = stratified(split.labels, count, num_classes, seed=_SEED)
+    return _parted(split, held)
+
+
+def calibration_count(total: int, share: float) -> int:
+    """How many of the training samples are set aside for calibration.
+
+    >>> calibration_count(1437, 0.1), calibration_count(60_000, 0.1), calibration_count(60, 0.1)
+    (143, 1000, 0)
+    """
+    count = min(_MOST_CALIBRATION, int(share * total))
+    return count if count >= _FEWEST_CALIBRATION else 0
+
+
+def set_aside(split: Split, share: float, num_classes: int) -> tuple[Split, Split | None]:
+    """(training, for calibration): a share of every class, of which two samples stay. None if there are too few."""
+    count = calibration_count(len(split.labels), share)
+    # copies cannot be made of a mapped file that is larger than memory
+    if not count or split.inputs.nbytes > free_memory():
+        return split, None
+    held = stratified(split.labels, count, num_classes, seed=_SEED, keep=2)
+    if int(held.sum()) < _FEWEST_CALIBRATION:
+        return split, None
+    return _parted(split, held)
+
+
+def _parted(split: Split, held: Tensor) -> tuple[Split, Split]:
     return (Split(split.inputs[~held], split.labels[~held]), Split(split.inputs[held], split.labels[held]))
 
 

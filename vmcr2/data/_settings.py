@@ -48,6 +48,9 @@ class DataSettings(Settings):
     """Measure on the data's own validation samples. The test set is then not read."""
     holdout: int = setting(0, at_least=0)
     """Training images set aside to compare settings on, the same for every seed. The test set is then not read."""
+    calibration_share: float = setting(0.1, at_least=0, below=1)
+    """Share of the training samples, at most 1,000 in all, that are not trained on: probabilities and refusal are
+    calibrated on them. 0 for none. With a hold-out or validation samples nothing more is set aside: these serve."""
     label_noise: float = setting(0.0, at_least=0, at_most=1)
     """Share of the training labels that are replaced by labels drawn from all classes: to see how much they matter."""
     input_noise: float = setting(0.0, at_least=0, only_with=_ROWS)

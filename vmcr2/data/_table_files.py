@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .._shared import did_you_mean, listed
-from ._array_files import read_npy, read_npz
+from ._array_files import read_inputs, read_npy, read_npz
 from ._columns import Column, as_columns, refuse_infinite
 from ._csv import read_csv
 from ._errors import DataError
@@ -65,6 +65,20 @@ def read_table(path: Path | str, label: str | None = None, as_text: Collection[s
     refuse_infinite(inputs_alone, str(file))
     parts = {"train": Rows(inputs_alone, columns[name])}
     return TableFile(parts, name, f"the column {name} of {file}", tuple(notes))
+
+
+def read_columns(path: Path | str, as_text: Collection[str] = ()) -> dict[str, Column]:
+    """All columns of a file, for a run that was trained on a table: labels, if there are any, are columns too."""
+    file = table_path(path)
+    suffix = file.suffix.lower()
+    if suffix in (".npy", ".npz"):
+        columns = as_columns(read_inputs(file))
+    elif suffix == ".parquet":
+        columns = read_parquet(file)
+    else:
+        columns, _ = read_csv(file, as_text)
+    refuse_empty(len(next(iter(columns.values()))), file)
+    return columns
 
 
 def table_path(path: Path | str) -> Path:

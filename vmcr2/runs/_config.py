@@ -22,8 +22,8 @@ _SECTIONS: dict[str, type[Settings]] = {
     "optim": OptimSettings,
     "run": RunSettings,
 }
-_UNSAID = {"decay_all": True}
-"""What settings were before they had a name: earlier versions decayed every parameter."""
+_UNSAID = {"decay_all": True, "calibration_share": 0.0}
+"""What settings were before they had a name: earlier versions decayed every parameter, and set nothing aside."""
 _ALSO_CALLED = {
     **{"learning_rate": "lr", "rate": "lr", "wd": "weight_decay", "decay": "weight_decay", "batch": "batch_size"},
     **{"beta": "batch_expansion", "eps": "eps_sq", "epsilon": "eps_sq", "epsilon_sq": "eps_sq", "ema": "average"},

@@ -38,6 +38,8 @@ class RunFolder:
         self.objective = path / "objective.safetensors"
         self.subspaces = path / "subspaces.safetensors"
         self.evaluation = path / "evaluation.safetensors"
+        self.confidence = path / "calibration.safetensors"
+        self.kept_samples = path / "kept_samples.safetensors"
         self.checkpoint = path / "checkpoint" / "last.safetensors"
 
     @property

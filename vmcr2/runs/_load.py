@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from .._shared import UserError
-from ..data import describe
+from ..classifiers import NearestSubspace
+from ..data import Preparation, describe
+from ..inference import Confidence
 from ..models import load_into
 from ..objectives import Objective
 from ..training import Numerics, choose_device, forked_random
 from ._config import Config
-from ._folder import RunFolder, read_tensors
+from ._folder import RunFolder, read_tensors, read_tensors_with_metadata
+from ._inputs import InputForm
 from ._measure import classifier_of
 from ._run import Run
 
@@ -28,7 +34,9 @@ def load_run(path: Path | str, *, device: str = "auto") -> Run:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = vmcr2.fit(vmcr2.recipe("digits", epochs=3), out=f"{folder}/mine")
     ...     run = vmcr2.load_run(f"{folder}/mine")
-    >>> predicted = run.predict(test.images)
+    >>> run.predict(test.images[:3])
+    ['1', '2', '9']
+    >>> predicted = run.predict(test.images, labels=True)
     >>> (predicted.cpu() == test.labels).double().mean().item() == run.summary["test_accuracy"]
     True
     """
@@ -87,5 +95,29 @@ def restored(
     none = torch.zeros(0)  # the moments it was fitted from are not kept
     classifier.load_state_dict({"subspace_bases": bases, "subspace_energies": energies, "scatter": none, "sizes": none})
     device = next(network.parameters()).device
-    summary, module = folder.read_summary(), objective.module
-    return Run(folder.path, config, summary, network.eval(), classifier.to(device), module, objective.head)
+    run = finished_run(folder, config, folder.read_summary(), network, classifier.to(device), objective)
+    return replace(run, confidence=_read_confidence(folder))
+
+
+def finished_run(
+    folder: RunFolder,
+    config: Config,
+    summary: dict[str, Any],
+    network: nn.Module,
+    classifier: NearestSubspace,
+    objective: Objective,
+) -> Run:
+    """A run from its parts and from what its folder says of the data; not calibrated."""
+    kept = folder.preparation
+    made = Preparation.from_json_dict(json.loads(kept.read_text())) if kept.exists() else None
+    form = InputForm(_sample_shape(folder, config), config.data.fit, made)
+    names = folder.class_names or tuple(map(str, range(len(classifier.bases))))
+    return Run(folder.path, config, summary, network.eval(), classifier, objective.module, objective.head, names, form)
+
+
+def _read_confidence(folder: RunFolder) -> Confidence | None:
+    """None for runs of earlier versions, and if nothing was set aside."""
+    if not folder.confidence.exists():
+        return None
+    tensors, metadata = read_tensors_with_metadata(folder.confidence)
+    return Confidence.from_tensors(tensors, metadata.get("origin", ""))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .._shared import UserError, did_you_mean
-from ..data import Source, describe, open_own
+from ..data import DataSettings, Source, describe, open_own
 from ..objectives import OBJECTIVES
 from ..training import choose_device
 from ._config import ALL_SETTINGS, Config
@@ -159,6 +159,7 @@ def _paper_row(row: _Row, objective: str, literal: bool) -> Recipe:
         values |= chosen
     else:
         values["decay_all"] = ours(True, "as torch's optimisers do")
+        values["calibration_share"] = ours(0.0, "the paper trains on all training images")
     return _build(name, objective, values, row.title + (", as the paper says" if literal else ", to use"))
 
 
@@ -173,7 +174,9 @@ def _ruled(name: str, title: str, data: str | Source, objective: str, given: Map
     Config()._with({key: given[key] for key in _DERIVED_FROM if key in given})  # a bad value is said before it is used
     on_gpu = choose_device(given.get("device", "auto")).type == "cuda"
     fixed = {key: value for key, value in given.items() if key in ALL_SETTINGS}
-    values = rule(facts_of(data, given.get("holdout", 0)), objective, on_gpu=on_gpu, **fixed)
+    share = 0.0 if given.get("validation") else given.get("calibration_share", DataSettings().calibration_share)
+    facts = facts_of(data, given.get("holdout", 0), calibration_share=share)
+    values = rule(facts, objective, on_gpu=on_gpu, **fixed)
     values |= {"data": Given(data if isinstance(data, str) else data.name, "given"), "eps_sq": paper(0.5, "§4.1")}
     if isinstance(data, Source):
         if data.path is not None:
@@ -187,7 +190,7 @@ def _digits_row(objective: str) -> Recipe:
     return _build(f"digits-{objective}", objective, values, "scikit-learn's digits: the default of `make train`")
 
 
-_DERIVED_FROM = ("holdout", "device", "model", "image_size", "dim", "batch_size", "epochs")
+_DERIVED_FROM = ("holdout", "calibration_share", "device", "model", "image_size", "dim", "batch_size", "epochs")
 """Settings from which the rule derives others."""
 
 
@@ -205,7 +208,7 @@ def _table() -> dict[str, Callable[[], Recipe]]:
 
 def default_origin(name: str) -> str:
     """The origin of a value that no recipe sets."""
-    plain = name in ("holdout", "label_noise", "readout", "seed", "precision") or (
+    plain = name in ("holdout", "calibration_share", "label_noise", "readout", "seed", "precision") or (
         name in ALL_SETTINGS and not ALL_SETTINGS[name].rule.decides
     )
     return "the trainer's default" if plain else "not given in the paper, ours: the default"
@@ -262,12 +265,12 @@ def _made(name: str, given: Mapping[str, Any] | None) -> Recipe:
 
 def recipe_values(config: Config, source: Source) -> dict[str, Any] | None:
     """The acting settings of a configuration's recipe, without what a person has changed; None if it has none."""
+    own = {name: config.flat()[name] for name in ("holdout", "calibration_share", "device")}
     if config.recipe in RECIPES:
-        own = {"holdout": config.data.holdout, "device": config.run.device}
         return find_recipe(config.recipe, given=own).config.acting()
     if config.recipe == AUTO:
-        own = {"objective": config.objective.name, "holdout": config.data.holdout, "device": config.run.device}
-        return recipe(AUTO, data=source, **own).acting()
+        own |= {"validation": True} if config.data.validation else {}
+        return recipe(AUTO, data=source, objective=config.objective.name, **own).acting()
     return None
 
 

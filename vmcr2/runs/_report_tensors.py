@@ -33,8 +33,8 @@ def evaluation_tensors(
     ``shown`` are the objective's own tensors for the report, such as V-MCR²'s codes (q, k).
     """
     per_class = max(1, _SAMPLE_FLOATS // (num_classes * side.features.shape[1]))
-    chosen = _first_of_each(side.labels, num_classes, per_class)
-    other = _first_of_each(unseen.labels.to(side.labels.device), num_classes, per_class)
+    chosen = first_of_each(side.labels, num_classes, per_class)
+    other = first_of_each(unseen.labels.to(side.labels.device), num_classes, per_class)
     predicted = side.classifier.predict(unseen_features)
     spectra = class_subspaces(
         side.features, side.labels, num_classes, num_components=min(_SPECTRUM, side.features.shape[1])
@@ -63,7 +63,7 @@ def confusion(labels: Tensor, predicted: Tensor, num_classes: int) -> Tensor:
     return flat.reshape(num_classes, num_classes).to(torch.int32)
 
 
-def _first_of_each(labels: Tensor, num_classes: int, count: int) -> Tensor:
+def first_of_each(labels: Tensor, num_classes: int, count: int) -> Tensor:
     """The first samples of every class, class by class."""
     order = labels.argsort(stable=True)
     sizes = torch.bincount(labels, minlength=num_classes)
@@ -85,7 +85,7 @@ def _nearest_pictures(side: TrainingSide, train: Split, num_classes: int) -> dic
     shape = _thumbnail_shape(train)
     count = max(1, min(_NEAREST, _THUMBNAIL_BYTES // (num_classes * shape[0] * shape[1] * shape[2])))
     index = _strongest(side, num_classes, count).cpu()
-    pictures = _thumbnails(train, index.flatten().clamp_min(0)).reshape(*index.shape, *shape)
+    pictures = thumbnails(train, index.flatten().clamp_min(0)).reshape(*index.shape, *shape)
     pictures[index < 0] = 0  # a class without samples has none
     return {"nearest_pictures": pictures, "nearest_index": index}
 
@@ -117,7 +117,7 @@ def _worst_pictures(side: TrainingSide, unseen: Split, features: Tensor, predict
     order = gap.masked_fill(~wrong, -torch.inf).argsort(descending=True)
     worst = order[: min(_WORST, int(wrong.sum()))].cpu()
     return {
-        "worst_pictures": _thumbnails(unseen, worst),
+        "worst_pictures": thumbnails(unseen, worst),
         "worst_labels": unseen.labels[worst],
         "worst_predicted": predicted.cpu()[worst],
     }
@@ -128,7 +128,8 @@ def _thumbnail_shape(split: Split) -> tuple[int, int, int]:
     return channels, min(height, _THUMBNAIL), min(width, _THUMBNAIL)
 
 
-def _thumbnails(split: Split, index: Tensor) -> Tensor:
+def thumbnails(split: Split, index: Tensor) -> Tensor:
+    """Pictures of these samples, uint8, at most 32×32."""
     pictures = split.images[index]
     shape = _thumbnail_shape(split)
     if tuple(pictures.shape[1:]) == shape or not len(pictures):

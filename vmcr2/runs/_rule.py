@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from .._shared import UserError
-from ..data import Shape, Source, describe
+from ..data import Shape, Source, calibration_count, describe
 from ..objectives import INPUT_NOISE, OBJECTIVES, ROWS_BATCH, choose_objective, default_dim, rows_rule
 from ..training import even_batch
 from ._origins import Given, Values
@@ -42,12 +42,16 @@ class Facts(NamedTuple):
         return len(self.class_sizes)
 
 
-def facts_of(data: str | Source, held_out: int = 0) -> Facts:
-    """Of an opened data set, whose training labels are read; or of a name, as published, in even classes."""
+def facts_of(data: str | Source, held_out: int = 0, *, calibration_share: float = 0.0) -> Facts:
+    """Of an opened data set, whose training labels are read; or of a name, as published, in even classes.
+
+    Without a hold-out, what is set aside for calibration is not trained on either.
+    """
     labels = data.train_labels if isinstance(data, Source) else None  # once: it may read the images too
     total = len(labels) if labels is not None else describe(str(data)).train_size
     if not 0 <= held_out < total:
         raise UserError(f"holdout must be below {total}, the number of training images, got {held_out}")
+    held_out = held_out or calibration_count(total, calibration_share)
     if isinstance(data, Source) and labels is not None:
         if total - held_out < max(2, data.num_classes):
             raise UserError(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,11 +13,12 @@ from torch import Tensor, nn
 
 from .._shared import UserError
 from ..classifiers import NearestSubspace
-from ..data import ROWS, Preparation, Split
-from ..training import Numerics, embed
+from ..inference import HEAD, SUBSPACE, Answers, Confidence, KeptSamples, Neighbors, Readout
+from ..training import Numerics
 from ._config import Config
-from ._folder import RunFolder
-from ._samples import samples_of
+from ._folder import RunFolder, read_tensors
+from ._inputs import InputForm, embedded
+from ._new_class import with_class
 
 
 class Listener(Protocol):
@@ -34,7 +36,12 @@ class Listener(Protocol):
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run."""
+    """A finished run: what it has learned, to use it.
+
+    Wherever samples are taken, they are as people have them. Pictures: paths of files and folders, pictures of Pillow,
+    uint8 arrays and tensors, a list of these, or a ``DataLoader``. Rows of a table: the path of a file, a DataFrame, a
+    mapping of columns, a list of dicts, or a float32 tensor that is prepared already.
+    """
 
     folder: Path
     config: Config
@@ -43,60 +50,152 @@ class Run:
     classifier: NearestSubspace
     objective: nn.Module = field(repr=False)
     """The loss with its state: the dictionary and codes of V-MCR², the head of cross-entropy, a memory."""
-    head: nn.Linear | None = field(default=None, repr=False)
+    head: nn.Linear | None = field(repr=False)
     """The objective's linear layer on the features, if it has one."""
+    class_names: tuple[str, ...] = field(repr=False)
+    """The names of classes 0, 1, …"""
+    form: InputForm = field(repr=False)
+    """What a sample must be, and how it becomes what the network sees."""
+    confidence: Confidence | None = field(default=None, repr=False)
+    """What it was calibrated on; None if nothing was set aside."""
+    added: tuple[str, ...] = field(default=(), repr=False)
+    """Names of classes that :meth:`add_class` has added: the network was not trained on them."""
 
     @property
     def readout(self) -> str:
-        """What :meth:`predict` goes by, "head" or "subspace". Runs of earlier versions go by the nearest subspace."""
-        return str(self.summary.get("readout", "subspace"))
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """The names of classes 0, 1, …; numbers, if the run is of an earlier version."""
-        return RunFolder(self.folder).class_names or tuple(map(str, range(len(self.classifier.bases))))
+        """What it predicts by, "head" or "subspace". Runs of 0.2, and with added classes, go by the subspaces."""
+        return SUBSPACE if self.added or self.head is None else str(self.summary.get("readout", SUBSPACE))
 
     def features(self, inputs: Any) -> Tensor:
-        """Unit features (m, d), un-augmented and in evaluation mode.
-
-        Of pictures, a uint8 tensor (m, channels, height, width); of a table's rows, as :meth:`prepare` takes them.
-        """
-        x = self._checked_images(inputs) if self._sees_pictures else self.prepare(inputs)
+        """Unit features (n, d), un-augmented and in evaluation mode."""
         device = next(self.model.parameters()).device
-        labels = torch.zeros(len(x), dtype=torch.int64)
-        samples = samples_of(Split(x, labels), self.config, device)
-        return embed(self.model, samples, Numerics.choose(device, self.config.run.precision))
+        numerics = Numerics.choose(device, self.config.run.precision)
+        return embedded(self.model, self.form, inputs, self.config, numerics)
 
     def prepare(self, rows: Any) -> Tensor:
-        """Rows of a table as the network sees them, float32 (m, columns).
+        """Rows of a table as the network sees them, float32 (n, columns)."""
+        return self.form.rows(rows)
+
+    def answers(self, inputs: Any) -> Answers:
+        """All that is known of each sample: class, probabilities, residuals, novelty.
+
+        Without calibration the probabilities are too sure or not sure enough: see :attr:`confidence`.
+        """
+        return self.answers_of(self.features(inputs))
+
+    def answers_of(self, features: Tensor) -> Answers:
+        """The same for features."""
+        return self._readout_module.in_blocks(features)
+
+    def predict(self, inputs: Any, *, labels: bool = False, refuse: float | None = None) -> Any:
+        """The class of each sample: a list of names; with ``labels`` an int64 tensor of numbers.
 
         Args:
-            rows: a pandas DataFrame, a mapping from column names to values, or a list of dicts, with the columns that
-                the run was trained on; or a float32 tensor that is prepared already.
+            inputs: see :class:`Run`.
+            labels: numbers instead of names; :attr:`class_names` has their names.
+            refuse: a false-alarm rate between 0 and 1. Samples that are more foreign than all but this share of known
+                ones are refused: their name is None, their number −1.
         """
-        if isinstance(rows, Tensor):
-            return rows.to(torch.float32)
-        kept = RunFolder(self.folder).preparation
-        if not kept.exists():
-            raise UserError(f"{self.folder} has no preparation.json: its rows are not a table's; give a tensor")
-        return torch.from_numpy(Preparation.from_json_dict(json.loads(kept.read_text())).transform(rows))
+        features = self.features(inputs)
+        if self.readout == SUBSPACE or self.head is None:
+            found = self.classifier.predict(features)
+        else:
+            with torch.no_grad():
+                found = self.head(features).argmax(1)
+        if refuse is not None:
+            foreign = self.answers_of(features).novelty.double() > self.threshold(refuse)
+            found = torch.where(foreign, -1, found)
+        if labels:
+            return found
+        return [None if label < 0 else self.class_names[label] for label in found.tolist()]
+
+    def predict_proba(self, inputs: Any) -> Tensor:
+        """Calibrated probabilities, (n, k) float32, classes in the order of :attr:`class_names`."""
+        self._calibrated()
+        return self.answers(inputs).probabilities
+
+    def novelty(self, inputs: Any) -> Tensor:
+        """How foreign each sample is, (n,) in [0, 1]: the share of its feature outside the nearest class subspace.
+
+        Of cross-entropy alone, whose features have no subspaces of their own: 1 − the largest probability.
+        """
+        if self._novelty_by == HEAD:
+            self._calibrated()
+        return self.answers(inputs).novelty
+
+    def threshold(self, false_alarms: float) -> float:
+        """The novelty above which :meth:`predict` refuses: at most this share of known samples lies above it."""
+        return self._calibrated().threshold(self._novelty_by, false_alarms)
+
+    def neighbors(self, inputs: Any, count: int = 5) -> Neighbors:
+        """The nearest training samples of each sample, among those that the run has kept."""
+        if count < 1:
+            raise UserError(f"count must be at least 1, got {count}")
+        return self.kept.nearest(self.features(inputs), count, self.class_names)
+
+    @cached_property
+    def kept(self) -> KeptSamples:
+        """The training samples that the run has kept."""
+        path = RunFolder(self.folder).kept_samples
+        if not path.exists():
+            raise UserError(f"{self.folder} keeps no training samples: train with kept_samples above 0")
+        return KeptSamples.from_tensors(read_tensors(path))
+
+    def calibrate(self, inputs: Any, labels: Iterable[Any]) -> Run:
+        """The same run, calibrated on other samples, which must not be training samples.
+
+        ``labels`` are class names or numbers. Nothing is written.
+        """
+        numbers = self._numbers(labels)
+        features = self.features(inputs)
+        if len(features) != len(numbers):
+            raise UserError(f"there are {len(features)} samples but {len(numbers)} labels: give one for each")
+        return replace(self, confidence=learned_confidence(self, features, numbers, "given samples"))
+
+    def add_class(self, name: str, inputs: Any) -> Run:
+        """The same run with one class more, which the network has not seen: a subspace is fitted to these samples.
+
+        From then on the run predicts by the nearest subspace. Nothing is written.
+        """
+        return with_class(self, name, self.features(inputs))
 
     @property
-    def _sees_pictures(self) -> bool:
-        return self.config.data.name not in ROWS
+    def _novelty_by(self) -> str:
+        """Cross-entropy alone leaves features without subspaces of their own."""
+        return SUBSPACE if self.readout == SUBSPACE or self.config.objective.separates else HEAD
 
-    @staticmethod
-    def _checked_images(images: Any) -> Tensor:
-        if not isinstance(images, Tensor) or images.dtype != torch.uint8 or images.ndim != 4:
-            got = f"{images.dtype}, {tuple(images.shape)}" if isinstance(images, Tensor) else type(images).__name__
-            raise ValueError(f"images must be a uint8 tensor (m, channels, height, width), 0 to 255; got {got}")
-        return images
+    @cached_property
+    def _readout_module(self) -> Readout:
+        return self.readout_by(self.readout)
 
-    def predict(self, inputs: Any) -> Tensor:
-        """The class of each picture or row by the run's read-out; :attr:`class_names` has their names."""
-        features = self.features(inputs)
-        if self.readout == "subspace" or self.head is None:
-            return self.classifier.predict(features)
-        with torch.no_grad():
-            logits: Tensor = self.head(features)
-        return logits.argmax(1)
+    def readout_by(self, by: str) -> Readout:
+        """The module that gives answers, by the head or by the subspaces."""
+        novelty_by = SUBSPACE if by == SUBSPACE or self.config.objective.separates else HEAD
+        temperature = self.confidence.temperatures[by] if self.confidence is not None else 1.0
+        head = self.head if by == HEAD else None
+        return Readout(self.classifier.bases, head, by=by, novelty_by=novelty_by, temperature=temperature)
+
+    def _calibrated(self) -> Confidence:
+        if self.confidence is None:
+            raise UserError(
+                f"{self.folder} is not calibrated: nothing was set aside in its training. Train with "
+                "calibration_share=0.1, or use run.calibrate(inputs, labels) with samples that were not trained on"
+            )
+        return self.confidence
+
+    def _numbers(self, labels: Iterable[Any]) -> Tensor:
+        places = {name: at for at, name in enumerate(self.class_names)}
+        found = []
+        for label in labels.tolist() if isinstance(labels, Tensor) else labels:
+            at = places.get(label, -1) if isinstance(label, str) else int(label)
+            if not 0 <= at < len(self.class_names):
+                raise UserError(f"the run has no class {label!r}: its classes are {', '.join(self.class_names[:10])}")
+            found.append(at)
+        return torch.tensor(found, dtype=torch.int64)
+
+
+def learned_confidence(run: Run, features: Tensor, labels: Tensor, origin: str) -> Confidence:
+    """What these samples say of every way in which the run can predict."""
+    ways = [SUBSPACE] if run.head is None or run.added else [SUBSPACE, HEAD]
+    uncalibrated = replace(run, confidence=None)
+    return Confidence.learn([uncalibrated.readout_by(by) for by in ways], features, labels, origin)

@@ -17,6 +17,9 @@ class RunSettings(Settings):
     """Dimensions per class of the nearest-subspace classifier; 0 is ⌊d/k⌋."""
     readout: Literal["auto", "head", "subspace"] = "auto"
     """What the run predicts by. "auto": the objective's head, if it has one; with a hold-out, what is better there."""
+    kept_samples: int = setting(5000, at_least=0, decides=False)
+    """Training samples whose features (half precision) and thumbnails the run keeps for ``run.neighbors``, the same
+    number of each class. A sample of a colour picture takes 2·d + 3,072 bytes. 0 for none."""
     start_from: str | None = None
     """A finished run's folder: its network's weights are the first weights. Layers that do not fit are drawn."""
     seed: int = setting(0, at_least=0, below=2**63)

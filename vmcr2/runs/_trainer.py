@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from .._shared import CollapseWarning, UserError
-from ..data import Source, Split, hold_out, with_label_noise
+from ..data import Source, Split, hold_out, set_aside, with_label_noise
 from ..functional import diagnose, rate_reduction
 from ..training import Engine, Loop, Numerics, Step, TrainingError, batch_figures, check_capture, embed, epoch_order
 from ._checkpoint import Position, load_checkpoint, save_checkpoint
 from ._config import Config
 from ._folder import RunFolder, write_tensors
-from ._load import read_subspaces, restored, start_from
+from ._load import finished_run, read_subspaces, restored, start_from
 from ._measure import (
     TrainingSide,
     accuracy,
@@ -31,6 +31,7 @@ from ._measure import (
 from ._report_tensors import evaluation_tensors
 from ._run import Listener, Run
 from ._samples import samples_of
+from ._use import CalibrationSamples, calibrated, write_use
 
 _LINES = 100
 _PATIENCE = 0.2  # part of the run after which features must have left a collapsed start
@@ -65,6 +66,10 @@ class Trainer:
                     "samples (a folder val without a folder test is the test set): leave it out, or use holdout"
                 )
             self.held = source.val()
+        self.aside: Split | None = None
+        if self.held is None:
+            own = config.data.calibration_share
+            self.train_split, self.aside = set_aside(self.train_split, own, self.num_classes)
         if share := config.data.label_noise:  # the held-out images keep their labels
             self.train_split = with_label_noise(self.train_split, share, self.num_classes, seed=config.run.seed)
         torch.manual_seed(config.run.seed)
@@ -239,18 +244,29 @@ class Trainer:
             f"{name}_images": len(unseen.labels),
             "parameters": sum(parameter.numel() for parameter in self.network.parameters()),
         }
+        run = finished_run(folder, self.config, summary, self.network, side.classifier, self.objective)
+        run = calibrated(run, self._calibration_features(features), unseen_features=features, unseen=unseen)
         write_tensors(folder.model, dict(self.network.state_dict()))
         if learned := self.objective.module.state_dict():
             write_tensors(folder.objective, learned)
         write_tensors(folder.subspaces, {"bases": side.classifier.bases, "energies": side.classifier.energies})
+        write_use(folder, run, side, self.train_split)
         if for_report:
             tensors = evaluation_tensors(
                 side, self.train_split, unseen, features, self.num_classes, self.objective.shown()
             )
             write_tensors(folder.evaluation, tensors, {"class_names": json.dumps(self.source.class_names)})
         folder.write_summary(summary)
-        module, head = self.objective.module, self.objective.head
-        return Run(folder.path, self.config, summary, self.network.eval(), side.classifier, module, head)
+        return run
+
+    def _calibration_features(self, unseen_features: Tensor) -> CalibrationSamples | None:
+        """What the run is calibrated on: the samples that were set aside, or those that it is measured on."""
+        if self.held is not None:
+            origin = "the hold-out" if self.config.data.holdout else "the validation samples"
+            return CalibrationSamples(unseen_features, self.held.labels, origin)
+        if self.aside is None:
+            return None
+        return CalibrationSamples(self._embed(self.aside), self.aside.labels, "set aside from training")
 
     def other_data(self, folder: RunFolder) -> str:
         """A clause for errors if the run was started with other training images than are read now; else empty."""

@@ -15,10 +15,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 from torch import nn
 
+from ..inference import Array
 from ..objectives import OBJECTIVES, choose_objective, default_dim, rows_rule
 from ..training import OptimSettings
 from ._arguments import number, one_of, usable_device, whole, widths
-from ._calibration import Array
 from ._training import (
     Featurizer,
     Plan,

@@ -11,14 +11,14 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from ..classifiers import NearestSubspace
 from ..data import stratified
+from ..inference import HEAD, SUBSPACE, Array
 from ..objectives import INPUT_NOISE
 from ._arguments import check_components, keep_arguments, number, one_of, whole
 from ._base import AUTO, weighs_samples
-from ._calibration import Array
 from ._health import warn_of_bad_features
 from ._labels import encode, log_weights, need_two_classes, warn_of_single_samples
 from ._partial import PartialFit
-from ._readout import HEAD, READOUTS, SUBSPACE, head_of
+from ._readout import READOUTS, head_of
 from ._scores import SubspaceScores, relative_residuals
 from ._training import EarlyStopping, Plan, Samples, Trainer
 from ._undo import undone_on_failure

@@ -9,10 +9,10 @@ import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..inference import Array
 from ..objectives import INPUT_NOISE
 from ._arguments import keep_arguments
 from ._base import RateReductionBase
-from ._calibration import Array
 from ._health import warn_of_bad_features
 from ._labels import encode, need_two_classes, warn_of_single_samples
 from ._undo import undone_on_failure

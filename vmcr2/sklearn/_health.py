@@ -9,7 +9,7 @@ import torch
 
 from .._shared import CollapseWarning
 from ..functional import diagnose, rate_reduction
-from ._calibration import Array
+from ..inference import Array
 from ._training import Plan
 from ._undo import CALLER
 

@@ -10,8 +10,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ..classifiers import NearestSubspace
+from ..inference import Array, Calibration, fit_calibration, log_shares
 from ._arguments import check_components
-from ._calibration import RECENT, Array, Calibration, fit_calibration, holdout_by_content, log_shares
+from ._holdout import RECENT, holdout_by_content
 from ._labels import encode, log_weights, need_two_classes, partial_classes
 from ._scores import SubspaceScores, relative_residuals, with_moments
 from ._undo import undone_on_failure

@@ -10,9 +10,10 @@ import torch
 from sklearn.utils.validation import validate_data
 
 from ..classifiers import NearestSubspace
+from ..inference import Array, Calibration
 from ..objectives import WHOLE_WEIGHT
 from ._arguments import whole
-from ._calibration import RECENT, Array, Calibration
+from ._holdout import RECENT
 from ._labels import encode, log_weights, partial_classes
 from ._readout import Readout, head_of
 from ._scores import with_moments

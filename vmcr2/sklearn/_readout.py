@@ -9,13 +9,11 @@ import torch
 from scipy.special import softmax
 
 from ..classifiers import NearestSubspace
+from ..inference import HEAD, SUBSPACE, Array, Calibration, fit_calibration, log_shares
 from ._base import AUTO, RateReductionBase
-from ._calibration import Array, Calibration, fit_calibration, log_shares
 from ._scores import relative_residuals
 from ._training import Trainer
 
-HEAD = "head"
-SUBSPACE = "subspace"
 READOUTS = (HEAD, SUBSPACE)
 
 

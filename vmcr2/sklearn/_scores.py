@@ -12,7 +12,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from ..classifiers import NearestSubspace
-from ._calibration import Array
+from ..inference import Array
 from ._labels import refuse, shown, unseen
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ..classifiers import NearestSubspace
 from ..functional import normalize_rows
+from ..inference import Array
 from ..models import MLP
 from ..objectives import OBJECTIVES, ObjectiveSettings
 from ..training import (
@@ -29,7 +30,6 @@ from ..training import (
     forked_random,
     order_generator,
 )
-from ._calibration import Array
 
 LOG_POINTS = 20
 """Entries of the loss curve: the value of a rate reduction costs as much as a step, so not every step has one."""

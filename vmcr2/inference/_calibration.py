@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import zlib
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax
 
 Array = np.ndarray[Any, Any]
 
@@ -15,8 +12,6 @@ START = 0.1
 """The temperature before anything is known."""
 _LOG_RANGE = (np.log(1e-7), np.log(1e2))
 _PRIOR_SHARES = (0.25, 0.5, 0.75, 1.0)
-RECENT = 1000
-"""Scores that ``partial_fit`` keeps. Each was computed before its label was learned."""
 
 
 class Calibration(NamedTuple):
@@ -40,6 +35,9 @@ def fit_calibration(
     Targets are smoothed as in Platt's scaling, by one sample that belongs to all classes equally. Without it, and with
     no mistake on the hold-out, the optimum would be T = 0: more certainty than a finite hold-out can support.
     """
+    from scipy.optimize import minimize_scalar  # here: loading a run to predict with need not wait for it
+    from scipy.special import log_softmax
+
     weights = np.ones(len(scores)) if weights is None else weights
     total = weights.sum()
     if not total > 0:
@@ -73,13 +71,3 @@ def log_shares(sizes: Array) -> Array:
     """log of the classes' shares of the samples; a class without any counts as half a sample."""
     sizes = np.maximum(sizes, 0.5)
     return np.asarray(np.log(sizes / sizes.sum()))
-
-
-def holdout_by_content(X: Array, fraction: float) -> Array:
-    """Which rows are held out, by a hash of their numbers.
-
-    So a sample that is given twice is on one side, and neither the order of the samples nor a seed matters: a weight of
-    2 has the same effect as giving the sample twice.
-    """
-    hashes = np.fromiter((zlib.crc32(row.tobytes()) for row in np.ascontiguousarray(X)), np.uint64, len(X))
-    return np.asarray(hashes < fraction * 2**32)

@@ -1,0 +1,12 @@
+"""From features to answers: calibrated probabilities, refusal, the nearest training samples."""
+
+from ._calibration import (
+    START as START,
+    Array as Array,
+    Calibration as Calibration,
+    fit_calibration as fit_calibration,
+    log_shares as log_shares,
+)
+from ._confidence import Confidence as Confidence, calibration_error as calibration_error
+from ._kept import KeptSamples as KeptSamples, Neighbors as Neighbors
+from ._readout import HEAD as HEAD, SUBSPACE as SUBSPACE, Answers as Answers, Readout as Readout

@@ -1,0 +1,100 @@
+"""What samples that were not trained on say about a run: how sure it may be, and what is foreign to it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from .._shared import UserError
+from ._calibration import fit_calibration
+from ._readout import SUBSPACE, Readout
+
+_BINS = 15
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """Temperatures of the read-outs, and how foreign known samples look."""
+
+    origin: str
+    """where the samples came from, in words: "set aside from training", "the hold-out", …"""
+    temperatures: dict[str, float]
+    """by read-out, "head" and "subspace" """
+    novelties: dict[str, Tensor]
+    """by what novelty goes by, "head" or "subspace": that of every sample, ascending"""
+
+    @classmethod
+    def learn(cls, readouts: list[Readout], features: Tensor, labels: Tensor, origin: str) -> Confidence:
+        """From features and classes of samples that were not trained on. One read-out for each way to predict."""
+        temperatures, novelties = {}, {}
+        for readout in readouts:
+            scores = readout.scores(features, readout.residuals(features)).detach().double().cpu().numpy()
+            found = fit_calibration(scores, labels.cpu().numpy())
+            temperatures[readout.by] = found.temperature
+            with_temperature = replaced(readout, found.temperature)
+            novelties[readout.novelty_by] = with_temperature.in_blocks(features).novelty.double().sort().values.cpu()
+        return cls(origin, temperatures, novelties)
+
+    @property
+    def samples(self) -> int:
+        """How many samples it rests on."""
+        return len(next(iter(self.novelties.values())))
+
+    def threshold(self, novelty_by: str, false_alarms: float) -> float:
+        """The novelty above which a sample is refused.
+
+        At most this share of new samples of the known classes lies above it, if they are drawn like the samples here:
+        the rank is ⌈(n + 1)(1 − share)⌉ of n, as in conformal prediction.
+        """
+        if not 0 < false_alarms < 1:
+            raise UserError(f"a false-alarm rate must lie between 0 and 1, got {false_alarms}: 0.05 refuses one in 20")
+        known = self.novelties[novelty_by]
+        rank = math.ceil((len(known) + 1) * (1 - false_alarms))
+        if rank > len(known):
+            needed = math.ceil(1 / false_alarms) - 1
+            raise UserError(
+                f"a false-alarm rate of {false_alarms:g} needs at least {needed} calibration samples, and there are "
+                f"{len(known)}: use a larger rate, or run.calibrate with more samples"
+            )
+        return float(known[rank - 1])
+
+    def without_head(self) -> Confidence:
+        """For subspaces alone, where the head does not know all classes."""
+        return replace(self, novelties={SUBSPACE: self.novelties[SUBSPACE]})
+
+    def tensors(self) -> dict[str, Tensor]:
+        """To be written into a file."""
+        numbers = {
+            f"temperature.{by}": torch.tensor(value, dtype=torch.float64) for by, value in self.temperatures.items()
+        }
+        return numbers | {f"novelty.{by}": values for by, values in self.novelties.items()}
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, Tensor], origin: str) -> Confidence:
+        """What :meth:`tensors` gave."""
+        parts: dict[str, dict[str, Tensor]] = {"temperature": {}, "novelty": {}}
+        for name, value in tensors.items():
+            kind, _, by = name.partition(".")
+            parts[kind][by] = value
+        return cls(origin, {by: value.item() for by, value in parts["temperature"].items()}, parts["novelty"])
+
+
+def replaced(readout: Readout, temperature: float) -> Readout:
+    """The same read-out at another temperature."""
+    return Readout(readout.bases, readout.head, by=readout.by, novelty_by=readout.novelty_by, temperature=temperature)
+
+
+def calibration_error(probabilities: Tensor, labels: Tensor, bins: int = _BINS) -> float:
+    """The expected calibration error: mean |accuracy − confidence| over bins of the largest probability.
+
+    >>> round(calibration_error(torch.tensor([[0.8, 0.2], [0.8, 0.2]]), torch.tensor([0, 1])), 3)
+    0.3
+    """
+    sure, predicted = probabilities.double().max(1)
+    place = (sure * bins).long().clamp_max(bins - 1)
+    right = (predicted == labels).double()
+    gaps = torch.zeros(bins, dtype=torch.float64, device=sure.device).index_add_(0, place, right - sure)
+    return float(gaps.abs().sum() / len(labels))

@@ -1,0 +1,86 @@
+"""From unit features to answers: classes, probabilities, residuals, novelty. Python, export and server use it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+HEAD, SUBSPACE = "head", "subspace"
+"""What a run predicts by: a linear layer on the features, or the nearest class subspace."""
+_ROWS = 2000  # at a time: coordinates in all subspaces take memory
+
+
+class Answers(NamedTuple):
+    """What is known of n samples."""
+
+    labels: Tensor
+    """(n,) the classes' numbers"""
+    probabilities: Tensor
+    """(n, k), calibrated if the run is"""
+    residuals: Tensor
+    """(n, k) the share of a feature's energy outside each class's subspace, in [0, 1]"""
+    novelty: Tensor
+    """(n,) how foreign the sample is, in [0, 1]"""
+
+
+class Readout(nn.Module):
+    """softmax(scores / T), where scores are a head's logits or minus the residuals of the class subspaces.
+
+    Args:
+        bases: orthonormal bases of the class subspaces, (k, d, r); zero for a class that has none.
+        head: the linear layer, if there is one.
+        by: "head" or "subspace", what decides.
+        novelty_by: "subspace" (the smallest residual) or "head" (1 − the largest probability), for features that were
+            not trained to lie in subspaces.
+        temperature: T. 1 leaves the scores as they are.
+
+    It has no branch on values and no fixed batch size, so it can be exported.
+
+    >>> readout = Readout(torch.eye(3)[:, :, None], None, by="subspace", novelty_by="subspace", temperature=0.1)
+    >>> answers = readout(torch.tensor([[0.0, 0.6, 0.8]]))
+    >>> answers.labels, answers.residuals
+    (tensor([2]), tensor([[1.0000, 0.6400, 0.3600]]))
+    """
+
+    bases: Tensor
+    absent: Tensor
+    temperature: Tensor
+
+    def __init__(
+        self, bases: Tensor, head: nn.Linear | None, *, by: str, novelty_by: str, temperature: float = 1.0
+    ) -> None:
+        super().__init__()
+        self.by, self.novelty_by = by, novelty_by
+        self.head = head
+        self.register_buffer("bases", bases.float())
+        self.register_buffer("absent", (bases == 0).all(2).all(1))
+        self.register_buffer("temperature", torch.tensor(temperature, dtype=torch.float32, device=bases.device))
+
+    def residuals(self, z: Tensor) -> Tensor:
+        """‖(I − V_jV_jᵀ)z‖² of unit features, (n, k)."""
+        k, d, r = self.bases.shape
+        coordinates = z.float() @ self.bases.transpose(0, 1).reshape(d, k * r)
+        inside = coordinates.square().reshape(-1, k, r).sum(2)
+        return (1.0 - inside).clamp(0.0, 1.0)
+
+    def scores(self, z: Tensor, residuals: Tensor) -> Tensor:
+        """(n, k): larger is likelier. A class without a subspace is never the answer of the subspaces."""
+        if self.by == HEAD and self.head is not None:
+            return cast(Tensor, self.head(z.float()))
+        return torch.where(self.absent, -4.0, -residuals)  # residuals are at most 1: −4 is below all
+
+    def forward(self, z: Tensor) -> Answers:
+        """Answers for features (n, d)."""
+        residuals = self.residuals(z)
+        scores = self.scores(z, residuals)
+        probabilities = torch.softmax(scores / self.temperature, dim=1)
+        novelty = residuals.amin(1) if self.novelty_by == SUBSPACE else 1.0 - probabilities.amax(1)
+        return Answers(scores.argmax(1), probabilities, residuals, novelty)
+
+    @torch.no_grad()
+    def in_blocks(self, z: Tensor) -> Answers:
+        """The same for any number of features, in bounded memory."""
+        parts = [self(block) for block in torch.split(z, _ROWS)]
+        return Answers(*(torch.cat(own) for own in zip(*parts, strict=True)))

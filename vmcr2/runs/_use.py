@@ -1,0 +1,56 @@
+"""What a run keeps for those who use it: how sure it may be, and training samples to compare with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from torch import Tensor
+
+from ..data import Split
+from ..inference import KeptSamples, calibration_error
+from ._folder import RunFolder, write_tensors
+from ._measure import TrainingSide
+from ._report_tensors import first_of_each, thumbnails
+from ._run import Run, learned_confidence
+
+
+class CalibrationSamples(NamedTuple):
+    """Samples that were not trained on."""
+
+    features: Tensor
+    labels: Tensor
+    origin: str
+
+
+def calibrated(run: Run, samples: CalibrationSamples | None, *, unseen_features: Tensor, unseen: Split) -> Run:
+    """The run with its confidence. Its summary says on how many samples it rests, and how good the probabilities are.
+
+    They are measured on the test set. On a hold-out they were fitted, so there is nothing to measure.
+    """
+    run.summary["calibration_samples"] = 0 if samples is None else len(samples.labels)
+    if samples is None:
+        return run
+    run = replace(run, confidence=learned_confidence(run, samples.features, samples.labels, samples.origin))
+    if samples.features is not unseen_features:
+        labels = unseen.labels.to(unseen_features.device)
+        run.summary["calibration_error"] = calibration_error(run.answers_of(unseen_features).probabilities, labels)
+    return run
+
+
+def write_use(folder: RunFolder, run: Run, side: TrainingSide, train: Split) -> None:
+    """Write both into the run's folder."""
+    if run.confidence is not None:
+        write_tensors(folder.confidence, run.confidence.tensors(), {"origin": run.confidence.origin})
+    if run.config.run.kept_samples:
+        write_tensors(folder.kept_samples, _kept(run, side, train).tensors())
+
+
+def _kept(run: Run, side: TrainingSide, train: Split) -> KeptSamples:
+    """The first samples of every class, as many of each."""
+    num_classes = len(run.class_names)
+    per_class = max(1, run.config.run.kept_samples // num_classes)
+    chosen = first_of_each(side.labels, num_classes, per_class)[: run.config.run.kept_samples]
+    here = chosen.cpu()
+    pictures = thumbnails(train, here) if train.inputs.ndim == 4 else None
+    return KeptSamples(side.features[chosen].half().cpu(), side.labels[chosen].cpu(), here, pictures)
