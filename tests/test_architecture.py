@@ -92,6 +92,8 @@ LIBRARIES = {
     # lazily: triton, where it came with torch, and pyarrow, for .parquet files
     "data": {"numpy", "safetensors", "sklearn", "PIL", "triton", "pyarrow"},
     "models": {"triton", "safetensors", "timm", "torchvision"},  # lazily, all of them
+    # pyarrow and PIL lazily, for files that a person asks for; scipy, which scikit-learn brings, when calibrating
+    "inference": {"numpy", "scipy", "pyarrow", "PIL"},
     "runs": {"safetensors"},
     "bench": {"safetensors"},
     "sklearn": {"numpy", "scipy", "sklearn", "rich"},  # rich: the progress bar, where asked for

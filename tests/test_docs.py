@@ -44,12 +44,15 @@ def test_the_estimators_as_the_documents_show_them() -> None:
 
 def test_predictions_as_the_documents_show_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/data.md").read_text(), re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/using.md").read_text(), re.DOTALL)
     scope: dict[str, Any] = {}
     exec(code, scope)
     right = (scope["labels"] == scope["open_data"]("digits").test().labels).double().mean().item()
     assert right == scope["run"].summary["test_accuracy"] > 0.9
     assert scope["similar"].diagonal().sub(1).abs().max() < 1e-5
+    assert scope["names"] == [str(label) for label in scope["labels"].tolist()]
+    assert set(scope["careful"]) == {*scope["names"], None}
+    assert scope["nearest"].names[0][0] == scope["names"][0]
 
 
 def test_own_data_as_the_documents_show_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,9 +52,9 @@ def test_predictions_follow_it_also_after_loading(objective: str, finished: Fini
         features = run.features(test.images)
         if run.head is not None:
             with torch.no_grad():
-                assert torch.equal(run.predict(test.images), run.head(features).argmax(1))
+                assert torch.equal(run.predict(test.images, labels=True), run.head(features).argmax(1))
         else:
-            assert torch.equal(run.predict(test.images), run.classifier.predict(features))
+            assert torch.equal(run.predict(test.images, labels=True), run.classifier.predict(features))
 
 
 @pytest.mark.parametrize("readout", ["head", "subspace"])
@@ -64,7 +64,7 @@ def test_what_is_asked_for_is_kept(readout: str, tmp_path: Path) -> None:
     by = {"head": "head_accuracy", "subspace": "test_accuracy"}[readout]
     for one in (run, load_run(run.folder, device="cpu")):
         assert one.readout == readout
-        assert (one.predict(test.images) == test.labels).double().mean().item() == run.summary[by]
+        assert (one.predict(test.images, labels=True) == test.labels).double().mean().item() == run.summary[by]
 
 
 def test_with_a_hold_out_it_is_the_better_one_there(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_runs_of_earlier_versions_predict_by_the_subspace() -> None:
     assert "readout" not in run.summary
     assert run.readout == "subspace"
     assert run.head is not None
-    assert torch.equal(run.predict(images), run.classifier.predict(run.features(images)))
+    assert torch.equal(run.predict(images, labels=True), run.classifier.predict(run.features(images)))
 
 
 # ---- classes that were not separated

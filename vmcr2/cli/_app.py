@@ -1,4 +1,4 @@
-"""`vmcr2 train | evaluate | recipes | report | sweep | data | bench`."""
+"""`vmcr2 train | evaluate | predict | embed | neighbors | recipes | report | sweep | data | bench`."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ from ._own import describe, open_shown, own_data
 from ._report import PAGE, report, report_after
 from ._settings import OBJECTIVE_HELP, Label, find_config, given_changes, names_of, refuse_twice
 from ._sweep import sweep
+from ._use import embed, neighbors, predict
 
 app = typer.Typer(
     help="Train networks whose features lie on orthogonal class subspaces: MCR², V-MCR², cross-entropy.",
@@ -48,6 +49,9 @@ app.add_typer(data_app, name="data", help="List, check and pack data sets.")
 app.add_typer(bench_app, name="bench", help="Measure speed and memory on this machine.")
 app.command()(report)
 app.command()(sweep)
+app.command()(predict)
+app.command()(embed)
+app.command()(neighbors)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 

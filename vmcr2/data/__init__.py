@@ -17,6 +17,7 @@ from ._holdout import (
     with_label_noise as with_label_noise,
 )
 from ._new_pictures import (
+    Block as Block,
     Form as Form,
     new_pictures as new_pictures,
     picture_blocks as picture_blocks,

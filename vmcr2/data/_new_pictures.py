@@ -41,7 +41,7 @@ class Block(NamedTuple):
 
     names: list[str]
     """of the pictures that could be read"""
-    pixels: Tensor
+    inputs: Tensor
     """uint8 (n, channels, height, width)"""
     unreadable: list[tuple[str, str]]
     """the others, and why"""
@@ -116,7 +116,7 @@ def _from_files(paths: Sequence[Any], form: Form) -> Tensor:
     if unreadable:
         said = listed((f"{shown([name])} ({why})" for name, why in unreadable), 3)
         raise DataError(f"pictures that cannot be read: {said}; leave them out")
-    return torch.cat([block.pixels for block in blocks])
+    return torch.cat([block.inputs for block in blocks])
 
 
 def _from_array(given: Any, form: Form) -> Tensor:

@@ -123,7 +123,10 @@ def _give_memory_back() -> None:
 def prune(path: Path) -> None:
     """Keep only the small files that describe the run: configuration, manifest, metrics, summary."""
     folder = RunFolder(path)
-    for large in (folder.model, folder.objective, folder.subspaces, folder.evaluation):
+    for large in (
+        *(folder.model, folder.objective, folder.subspaces, folder.evaluation),
+        *(folder.confidence, folder.kept_samples),
+    ):
         large.unlink(missing_ok=True)
     shutil.rmtree(folder.checkpoint.parent, ignore_errors=True)
 
