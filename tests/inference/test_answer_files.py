@@ -47,7 +47,7 @@ def test_rows_come_back(suffix: str, tmp_path: Path) -> None:
 def test_an_error_leaves_the_old_file(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"out{suffix}"
     path.write_text("old")
-    with pytest.raises(ValueError, match="shorter|expected length"), rows_file(path) as write:
+    with pytest.raises(ValueError, match=r"shorter|expected length"), rows_file(path) as write:
         write({"input": ["a", "b"], "class": ["x"]})
     assert path.read_text() == "old"
     assert [part.name for part in tmp_path.iterdir()] == [path.name]

@@ -153,6 +153,9 @@ def print_summary(summary: dict[str, Any], config: Config, folder: Path, *, warn
         ("|cosine| within a class, between", f"{summary['within_cosine']:.3f}, {summary['between_cosine']:.3f}"),
         ("effective rank of a class", f"{summary['effective_rank']:.1f}"),
     ]
+    if summary.get("calibration_samples"):
+        error = f", error {summary['calibration_error']:.4f}" if "calibration_error" in summary else ""
+        rows.append(("probabilities calibrated on", f"{summary['calibration_samples']:,} samples{error}"))
     if "seconds" in summary:
         rows.append(("epochs, seconds of training", f"{summary['epochs']}, {summary['seconds']:.1f}"))
     for row in rows:
