@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 import vmcr2
 from vmcr2.classifiers import NearestSubspace
-from vmcr2.cli import _app, _display, app, main
+from vmcr2.cli import _display, _train, app, main
 from vmcr2.data import DATASETS, Source, open_data, plain
 from vmcr2.data._digits import DigitsReader
 from vmcr2.models import build
@@ -503,7 +503,7 @@ def test_stopping_a_run_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> No
         raise KeyboardInterrupt
 
     with monkeypatch.context() as early:
-        early.setattr(_app, "fit", stop)
+        early.setattr(_train, "fit", stop)
         said = in_process("train", "--out", "run")
     assert (said.code, said.err) == (130, "vmcr2: stopped before the run started\n")
     # after some epochs, without a checkpoint, with one, and in a folder with a name of vmcr2's own
