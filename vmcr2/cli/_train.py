@@ -107,13 +107,13 @@ def train(
     if source is not None and not as_json and not resume:
         describe(source, config)
     finished = out is not None and resume and RunFolder(out).finished
-    with display_for(quiet=as_json) as listener:
+    with display_for(quiet=as_json) as display:
         if out is not None and resume and not out.exists():
-            listener.note(f"there is no run in {out} yet: starting a new one")
+            display.note(f"there is no run in {out} yet: starting a new one")
         try:
-            run = fit(config, out=out, resume=resume, listener=listener, source=source)
+            run = fit(config, out=out, resume=resume, callbacks=[display], source=source)
         except KeyboardInterrupt:
-            complain(_stopped(listener.folder or out))
+            complain(_stopped(display.folder or out))
             raise typer.Exit(130) from None
     there = run.folder / PAGE if (run.folder / PAGE).exists() else None
     page = there if finished else report_after(run.folder)

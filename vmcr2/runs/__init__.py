@@ -2,6 +2,7 @@
 
 from .._shared import UserError as UserError
 from ..training import TrainingError as TrainingError
+from ._callbacks import Callback as Callback
 from ._checkpoint import read_position as read_position
 from ._config import (
     ALL_SETTINGS as ALL_SETTINGS,
@@ -24,6 +25,6 @@ from ._recipes import (
     recipe as recipe,
     recipe_for as recipe_for,
 )
-from ._run import Listener as Listener, Run as Run
+from ._run import Run as Run
 from ._settings import RunSettings as RunSettings
 from ._trainer import Trainer as Trainer

@@ -1,4 +1,4 @@
-"""Checkpoints: one safetensors file, replaced atomically, with everything that the next epoch depends on.
+"""Checkpoints: one safetensors file, replaced atomically, with everything that the next step depends on.
 
 The order of samples and the augmentation are functions of seed and epoch, so only dropout's generator has a state.
 """
@@ -18,15 +18,19 @@ from ._folder import opened_tensors, read_tensors_with_metadata, write_tensors
 
 
 class Position(NamedTuple):
-    """How far a run is: epochs and steps done, and their seconds of training."""
+    """How far a run is: whole epochs and all steps done, and their seconds of training."""
 
     epoch: int
     step: int
     seconds: float
+    spent: float = 0.0
+    """Of these, the seconds of an epoch that is not done yet."""
+    stopped_by: str = ""
+    """What ended the run before its last epoch, if something did: "patience" or "callback"."""
 
 
 def save_checkpoint(path: Path, step: Step, position: Position) -> None:
-    """Write the state after an epoch."""
+    """Write the state after a step."""
     tensors = {f"model.{name}": value for name, value in step.network.state_dict().items()}
     tensors |= {f"objective.{name}": value for name, value in step.objective.module.state_dict().items()}
     if step.average is not None:

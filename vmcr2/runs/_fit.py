@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from .._shared import UserError
 from ..data import Source, open_settings
 from ..training import choose_device, forked_random
+from ._callbacks import Callbacks
 from ._config import Config
 from ._folder import RunFolder, default_folder
 from ._manifest import manifest
-from ._run import Listener, Run
+from ._run import Run
 from ._trainer import Trainer
 
 
@@ -22,7 +23,7 @@ def fit(
     *,
     out: Path | str | None = None,
     resume: bool = False,
-    listener: Listener | None = None,
+    callbacks: Iterable[Any] = (),
     source: Source | None = None,
     for_report: bool = True,
 ) -> Run:
@@ -33,13 +34,15 @@ def fit(
         out: the run folder, which must not exist yet; by default ``runs/RECIPE-SEED-TIME``.
         resume: continue the run in ``out`` from its last checkpoint, over the data that it was started with, or start
             it if it does not exist. A finished run is returned as it is.
-        listener: is told about every epoch.
+        callbacks: follow the run, each a :class:`Callback` or any object that has some of its methods. A finished run
+            that is returned as it is does not call them.
         source: the opened data, if they were made in Python or many runs share them; by default ``config.data`` is
             opened.
         for_report: write ``evaluation.safetensors``, which only a report reads.
     """
     if not isinstance(config, Config):
         raise TypeError(f"fit takes a Config, got {config!r}: vmcr2.recipe('digits') makes one from a recipe's name")
+    told = Callbacks(callbacks)
     device = choose_device(config.run.device)
     folder = RunFolder(Path(out)) if out is not None else None
     if folder is not None:
@@ -49,23 +52,22 @@ def fit(
         goes_on = folder is not None and resume and (folder.finished or folder.checkpoint.exists())
         trainer = Trainer(config, source, device, fresh=not goes_on)
         folder = folder or RunFolder(default_folder(config))
-        note = listener.note if listener is not None else warnings.warn
         if trainer.left_as_drawn:
             names = ", ".join(trainer.left_as_drawn[:4]) + (", …" if len(trainer.left_as_drawn) > 4 else "")
-            note(f"{names} do not fit {config.run.start_from} and start as they were drawn")
+            told.note(f"{names} do not fit {config.run.start_from} and start as they were drawn")
         if resume and folder.finished:  # nothing is written: it may be in a place that cannot be written to
-            return trainer.restore(folder, note)
+            return trainer.restore(folder, told.note)
         with folder.held():
             _check_folder(folder, config, resume)  # again: another process may have had it meanwhile
             if not folder.config.exists():
                 about = manifest(config, device, source)
                 folder.create(config, about, preparation=source.preparation, resume=resume)
             elif folder.finished:
-                return trainer.restore(folder, note)
+                return trainer.restore(folder, told.note)
             elif other := trainer.other_data(folder):
                 raise UserError(f"{other}: restore the old data, or start a new run with another --out")
             folder.remove_halves()
-            return trainer.run(folder, listener, for_report)
+            return trainer.run(folder, told, for_report)
 
 
 def _check_folder(folder: RunFolder, config: Config, resume: bool) -> None:

@@ -1,11 +1,11 @@
-"""A run as others see it: the listener that follows it, and the result."""
+"""A finished run as others see it."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,19 +17,6 @@ from ..training import Numerics, embed
 from ._config import Config
 from ._folder import RunFolder
 from ._samples import samples_of
-
-
-class Listener(Protocol):
-    """Follows a run: is told when it starts, after epochs, and about problems."""
-
-    def started(self, config: Config, folder: Path, first_epoch: int) -> None:
-        """Before the first epoch."""
-
-    def epoch(self, record: dict[str, Any]) -> None:
-        """After every epoch that has a line of metrics, with it."""
-
-    def note(self, text: str) -> None:
-        """Something that a person should know, in a sentence."""
 
 
 @dataclass(frozen=True)
