@@ -153,7 +153,9 @@ def print_summary(summary: dict[str, Any], config: Config, folder: Path, *, warn
         ("effective rank of a class", f"{summary['effective_rank']:.1f}"),
     ]
     if "seconds" in summary:
-        rows.append(("epochs, seconds of training", f"{summary['epochs']}, {summary['seconds']:.1f}"))
+        rows.append(("epochs, seconds of training", f"{_epochs(summary)}, {summary['seconds']:.1f}"))
+    if "best_epoch" in summary:
+        rows.append(("weights of epoch", f"{summary['best_epoch']}"))
     for row in rows:
         table.add_row(*row)
     console = Console(highlight=False)
@@ -165,6 +167,10 @@ def print_summary(summary: dict[str, Any], config: Config, folder: Path, *, warn
 
 def _pair(summary: dict[str, Any], first: str, second: str) -> str:
     return f"{summary[first]:.4f}, {summary[second]:.4f}"
+
+
+def _epochs(summary: dict[str, Any]) -> str:
+    return f"{summary['epochs']}" + (f" of {summary['planned_epochs']}" if "planned_epochs" in summary else "")
 
 
 def _title(config: Config) -> str:

@@ -17,7 +17,9 @@ from ..runs import (
     UserError,
     find_recipe,
     fit,
+    is_finished,
     is_own_data,
+    log_named,
     read_position,
     read_settings,
 )
@@ -63,9 +65,22 @@ def train(
     ] = None,
     objective: Annotated[str | None, typer.Option(help=OBJECTIVE_HELP)] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; runs/NAME-SEED-TIME by default.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the data; the recipe's by default.")] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(
+            help="Passes over the data; the recipe's by default. With --resume, a finished run goes on to so many; its "
+            "learning rate follows the schedule of so many, so it jumps up again unless it is constant."
+        ),
+    ] = None,
     holdout: Annotated[
         int | None, typer.Option(help="Training images to set aside. The test set is then not read.")
+    ] = None,
+    patience: Annotated[
+        int | None,
+        typer.Option(
+            help="Stop after so many epochs without a better accuracy on --holdout or --validation, and keep the best "
+            "weights."
+        ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of first weights, order, augmentation and dropout.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
@@ -73,6 +88,10 @@ def train(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other setting; repeatable.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
+    log: Annotated[
+        list[str] | None,
+        typer.Option("--log", metavar="NAME", help="Also log to tensorboard or wandb; repeatable."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Train, evaluate, and make a report: on your own data by a rule, or on a known data set by its recipe.
@@ -86,14 +105,16 @@ def train(
     vmcr2 train cifar10 --objective auto          by a rule from the data
     vmcr2 train cifar100 --data ~/data --seed 1   from a packed file or the standard files
     vmcr2 train cifar100 --holdout 5000 --set lr=0.1 --set weight=10
-    vmcr2 train --resume --out runs/mine          continue where it stopped
+    vmcr2 train --resume --out runs/mine          continue where it stopped (Ctrl-C stops a run)
+    vmcr2 train --resume --out runs/mine --epochs 300     more epochs for a finished run
+    vmcr2 train photos --validation --patience 20 --log tensorboard
     """
     own = own_data(recipe, data)
     changes = given_changes(
         None if own else data,
         **{"epochs": epochs, "holdout": holdout, "seed": seed, "device": device, "label": label, "test_path": test},
         **{"image_size": image_size, "channels": channels, "validation": validation or None},
-        **{"model": model, "weights": weights, "start_from": start_from},
+        **{"model": model, "weights": weights, "start_from": start_from, "patience": patience},
     )
     if resume and out is None:
         raise UserError("--resume needs --out: the folder of the run to continue")
@@ -106,15 +127,16 @@ def train(
         config, source = _configured(own, recipe, objective, changes, set_ or [], strict)
     if source is not None and not as_json and not resume:
         describe(source, config)
-    finished = out is not None and resume and RunFolder(out).finished
+    finished = out is not None and resume and is_finished(RunFolder(out), config)
+    logs = [log_named(name) for name in log or []]
     with display_for(quiet=as_json) as display:
         if out is not None and resume and not out.exists():
             display.note(f"there is no run in {out} yet: starting a new one")
         try:
-            run = fit(config, out=out, resume=resume, callbacks=[display], source=source)
-        except KeyboardInterrupt:
-            complain(_stopped(display.folder or out))
-            raise typer.Exit(130) from None
+            run = fit(config, out=out, resume=resume, callbacks=[display, *logs], source=source)
+        except (KeyboardInterrupt, SystemExit) as stop:  # Ctrl-C; SIGTERM and SIGHUP
+            complain(_stopped(display.folder or out, log or []))
+            raise typer.Exit(stop.code if isinstance(stop, SystemExit) else 130) from None
     there = run.folder / PAGE if (run.folder / PAGE).exists() else None
     page = there if finished else report_after(run.folder)
     if as_json:
@@ -127,14 +149,17 @@ def train(
             typer.echo(f"report: {page}")
 
 
-def _stopped(folder: Path | None) -> str:
+def _stopped(folder: Path | None, logs: list[str]) -> str:
     if folder is None or not RunFolder(folder).config.exists():
         return "stopped before the run started"
-    again = f"`vmcr2 train --resume --out {folder}`"
+    again = f"`{' '.join(['vmcr2 train --resume --out', str(folder), *(f'--log {name}' for name in logs)])}`"
     checkpoint = RunFolder(folder).checkpoint
     if not checkpoint.exists():
         return f"stopped before the first checkpoint (checkpoint_seconds): {again} starts again from the first epoch"
-    return f"stopped; {again} continues after epoch {read_position(checkpoint).epoch}, from the last checkpoint"
+    position = read_position(checkpoint)
+    if position.spent:
+        return f"stopped; {again} continues in epoch {position.epoch + 1}, after step {position.step} of the run"
+    return f"stopped; {again} continues after epoch {position.epoch}, from the last checkpoint"
 
 
 def _configured(
@@ -166,8 +191,11 @@ def _resumed(
     """The configuration of a run that is continued; with the opened data, if a person's own have moved."""
     config = RunFolder(out).read_config()
     moved = data is not None and recipe is None and config.data.name in OWN
-    if changes or settings or objective is not None or (data is not None and not moved):
-        raise UserError(f"--resume uses the settings of {out}: leave all other settings out")
+    others = {name: value for name, value in changes.items() if name != "epochs"}
+    if others or settings or objective is not None or (data is not None and not moved):
+        raise UserError(f"--resume uses the settings of {out}: leave all other settings out (only --epochs may change)")
+    if "epochs" in changes:
+        config = _extended(RunFolder(out), config, changes["epochs"])
     if moved:
         return config, open_settings(config.replace(data_path=str(data)).data)
     if recipe is None:
@@ -179,3 +207,15 @@ def _resumed(
     if not same:
         raise UserError(f"{out} is a run of {of}, not of {recipe}: leave {recipe} out")
     return config, None
+
+
+def _extended(folder: RunFolder, config: Config, epochs: int) -> Config:
+    """The configuration of a run that goes on to so many epochs, which must be more than it has."""
+    if folder.finished and epochs == config.optim.epochs:
+        done = folder.read_summary()["epochs"]
+        if done < epochs:
+            raise UserError(
+                f"{folder.path} stopped by itself after epoch {done} of {epochs}: give --epochs above {epochs}"
+            )
+        raise UserError(f"{folder.path} has done {done} epochs already: give --epochs above that")
+    return config.replace(epochs=epochs)

@@ -11,9 +11,11 @@ from ._config import (
     deciding_settings as deciding_settings,
     read_settings as read_settings,
 )
+from ._extend import is_finished as is_finished
 from ._fit import evaluate_run as evaluate_run, fit as fit
 from ._folder import FORMAT as FORMAT, RunFolder as RunFolder, read_tensors as read_tensors, write_text as write_text
 from ._load import load_run as load_run
+from ._logs import TensorBoardLog as TensorBoardLog, WandbLog as WandbLog, log_named as log_named
 from ._manifest import git_commit as git_commit
 from ._recipes import (
     AUTO as AUTO,

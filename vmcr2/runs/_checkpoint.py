@@ -31,10 +31,7 @@ class Position(NamedTuple):
 
 def save_checkpoint(path: Path, step: Step, position: Position) -> None:
     """Write the state after a step."""
-    tensors = {f"model.{name}": value for name, value in step.network.state_dict().items()}
-    tensors |= {f"objective.{name}": value for name, value in step.objective.module.state_dict().items()}
-    if step.average is not None:
-        tensors |= {f"average.{name}": value for name, value in step.average.state_dict().items()}
+    tensors = weights_of(step)
     for index, parameter in enumerate(step.parameters):  # not by the optimiser's groups: decay_all decides those
         for name, value in step.optimizer.state.get(parameter, {}).items():
             if isinstance(value, Tensor):
@@ -48,12 +45,7 @@ def save_checkpoint(path: Path, step: Step, position: Position) -> None:
 def load_checkpoint(path: Path, step: Step) -> Position:
     """Restore the state."""
     tensors, metadata = read_tensors_with_metadata(path)
-    step.network.load_state_dict(_under("model.", tensors))
-    step.objective.module.load_state_dict(_under("objective.", tensors))
-    if step.average is not None:
-        if "average.steps" not in tensors:
-            raise UserError(f"{path} has no averaged weights: it belongs to a run with average 0")
-        step.average.load_state_dict(_under("average.", tensors))
+    load_weights(path, tensors, step)
     for index, parameter in enumerate(step.parameters):
         values = _under(f"optimizer.{index}.", tensors)
         if values:
@@ -62,6 +54,25 @@ def load_checkpoint(path: Path, step: Step) -> Position:
     if step.index.is_cuda and "random.cuda" in tensors:
         torch.cuda.set_rng_state(tensors["random.cuda"], step.index.device)
     return _position(path, metadata)
+
+
+def weights_of(step: Step) -> dict[str, Tensor]:
+    """What was learned so far: the network, the objective's state, and the weights' mean where one is kept."""
+    tensors = {f"model.{name}": value for name, value in step.network.state_dict().items()}
+    tensors |= {f"objective.{name}": value for name, value in step.objective.module.state_dict().items()}
+    if step.average is not None:
+        tensors |= {f"average.{name}": value for name, value in step.average.state_dict().items()}
+    return tensors
+
+
+def load_weights(path: Path, tensors: dict[str, Tensor], step: Step) -> None:
+    """Back from :func:`weights_of`; ``path`` is where they were read, for an error."""
+    step.network.load_state_dict(_under("model.", tensors))
+    step.objective.module.load_state_dict(_under("objective.", tensors))
+    if step.average is not None:
+        if "average.steps" not in tensors:
+            raise UserError(f"{path} has no averaged weights: it belongs to a run with average 0")
+        step.average.load_state_dict(_under("average.", tensors))
 
 
 def read_position(path: Path) -> Position:

@@ -39,6 +39,7 @@ class RunFolder:
         self.subspaces = path / "subspaces.safetensors"
         self.evaluation = path / "evaluation.safetensors"
         self.checkpoint = path / "checkpoint" / "last.safetensors"
+        self.best = path / "checkpoint" / "best.safetensors"
 
     @property
     def finished(self) -> bool:

@@ -18,6 +18,7 @@ from ..training import Engine, Loop, Numerics, Step, batch_figures, check_captur
 from ._callbacks import Callbacks
 from ._checkpoint import Position
 from ._config import Config
+from ._early_stopping import longest_interval
 from ._folder import RunFolder, write_tensors
 from ._load import read_subspaces, restored, start_from
 from ._measure import (
@@ -134,8 +135,7 @@ class Trainer:
     def record(self, position: Position, spent: float, loop: Loop) -> dict[str, Any]:
         """A line of metrics, if one is due: every ``log_every``-th epoch, the first and the last."""
         run, epochs = self.config.run, self.config.optim.epochs
-        every = run.eval_every or (math.ceil(epochs / 10) if self.held is not None else 0)
-        measured = every and position.epoch % every == 0 and position.epoch < epochs
+        measured = self._measures(position.epoch)
         line_due = position.epoch % (run.log_every or math.ceil(epochs / _LINES)) == 0
         if not (measured or line_due or position.epoch in (1, epochs)):
             return {}
@@ -151,6 +151,17 @@ class Trainer:
             with self.step.measured():
                 record |= self._progress()
         return record
+
+    def _measures(self, epoch: int) -> bool:
+        """Whether whole sets are measured after this epoch. After the last, the evaluation of the run does so anyway,
+        unless it must be known before whether the last is the best."""
+        run, epochs = self.config.run, self.config.optim.epochs
+        if epoch == epochs:
+            return run.patience > 0
+        every = run.eval_every or (math.ceil(epochs / 10) if self.held is not None else 0)
+        if run.patience:
+            every = min(every, longest_interval(run.patience))
+        return every > 0 and epoch % every == 0
 
     def _progress(self) -> dict[str, float]:
         """The few figures that are measured during a run; the whole evaluation comes at the end."""
