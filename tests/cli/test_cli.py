@@ -555,7 +555,14 @@ def test_resuming_a_finished_run_says_so_and_changes_nothing(trained: Trained) -
 
 @pytest.mark.parametrize(
     "others",
-    [("--patience", "3"), ("--seed", "4"), ("--set", "lr=1"), ("--objective", "ce"), ("--holdout", "9"), ("--data", "x")],
+    [
+        ("--patience", "3"),
+        ("--seed", "4"),
+        ("--set", "lr=1"),
+        ("--objective", "ce"),
+        ("--holdout", "9"),
+        ("--data", "x"),
+    ],
 )
 def test_resuming_with_other_settings_is_a_mistake(
     mistake: Callable[..., None], trained: Trained, others: tuple[str, ...]
@@ -880,7 +887,20 @@ def test_help_teaches_by_example(command: str, example: str, flag: str) -> None:
 
 def test_train_help_names_every_option() -> None:
     shown = CliRunner().invoke(app, ["train", "--help"], env={"COLUMNS": "200"}).stdout
-    for option in ("data", "objective", "out", "epochs", "holdout", "patience", "seed", "device", "set", "resume", "log", "json"):
+    for option in (
+        "data",
+        "objective",
+        "out",
+        "epochs",
+        "holdout",
+        "patience",
+        "seed",
+        "device",
+        "set",
+        "resume",
+        "log",
+        "json",
+    ):
         assert f"--{option}" in shown
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from digits_trainer import quick
+from digits_trainer import CPU, quick
 from run_files import metrics, same, timeless, weights
 
 import vmcr2
+from vmcr2.data import open_data
 from vmcr2.runs import Callback, Config, Run, RunFolder, Trainer, TrainingError, fit, load_run, read_position
 
 
@@ -128,6 +129,15 @@ def test_true_ends_the_run_properly(tmp_path: Path) -> None:
     assert {name: value for name, value in timeless(run).items() if name not in ended} == timeless(short)
     assert load_run(run.folder).summary == run.summary
     assert fit(config, out=run.folder, resume=True).summary == run.summary  # it stays as it is
+
+
+def test_a_run_that_ended_early_is_judged_by_its_own_steps(tmp_path: Path) -> None:
+    """Of 9 steps nobody expects much; 180, as planned, would be a stalled run."""
+    ill = {"lr": 1e-12, "weight_decay": 0.0, "epochs": 60, "eval_every": 0}
+    run = fit(quick("mcr2", **ill), out=tmp_path / "run", callbacks=[Diary(lambda record: record["epoch"] == 3)])
+    assert "warning" not in run.summary
+    trainer = Trainer(run.config, open_data("digits"), CPU)
+    assert "stalled" in (trainer.problem(run.summary["expansion"], run.summary["compression"]) or "")
 
 
 def test_true_in_the_last_epoch_is_no_news(tmp_path: Path) -> None:

@@ -136,7 +136,8 @@ def train(
             run = fit(config, out=out, resume=resume, callbacks=[display, *logs], source=source)
         except (KeyboardInterrupt, SystemExit) as stop:  # Ctrl-C; SIGTERM and SIGHUP
             complain(_stopped(display.folder or out, log or []))
-            raise typer.Exit(stop.code if isinstance(stop, SystemExit) else 130) from None
+            code = getattr(stop, "code", 130)
+            raise typer.Exit(code if isinstance(code, int) else 1) from None
     there = run.folder / PAGE if (run.folder / PAGE).exists() else None
     page = there if finished else report_after(run.folder)
     if as_json:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +97,8 @@ class WandbLog(Callback):
 
     def epoch(self, record: dict[str, Any]) -> None:
         """A point on every curve."""
-        self._run.log(_numbers(record), step=record["epoch"])
+        # committed at once: else wandb would take the last line's figures into the summary, over the run's own
+        self._run.log(_numbers(record), step=record["epoch"], commit=True)
 
     def finished(self, run: Run) -> None:
         """The summary."""
@@ -127,7 +127,7 @@ def _own_id(path: Path) -> str:
 
 
 def _numbers(figures: dict[str, Any]) -> dict[str, float]:
-    return {name: value for name, value in figures.items() if isinstance(value, Real)}
+    return {name: value for name, value in figures.items() if isinstance(value, int | float)}
 
 
 def _plain(value: Any) -> bool:

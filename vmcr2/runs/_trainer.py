@@ -117,9 +117,12 @@ class Trainer:
         """Train from the last checkpoint, or from the start, in a folder that this process holds."""
         return run_epochs(self, folder, callbacks, for_report)
 
-    def problem(self, expansion: float, compression: float | None) -> str | None:
-        """A sentence about features that collapsed or stalled, with what to do; None if they did not."""
-        steps = self.config.optim.epochs * self.steps_per_epoch
+    def problem(self, expansion: float, compression: float | None, epochs: int | None = None) -> str | None:
+        """A sentence about features that collapsed or stalled, with what to do; None if they did not.
+
+        ``epochs`` are those of a run that ended early.
+        """
+        steps = (epochs or self.config.optim.epochs) * self.steps_per_epoch
         if steps < _ENOUGH_STEPS or not self.config.objective.separates:
             return None
         found = diagnose(
@@ -201,7 +204,7 @@ class Trainer:
         summary |= side.figures
         summary["readout"] = choose_readout(self.config.run.readout, summary)
         summary["readout_accuracy"] = summary["head_accuracy" if summary["readout"] == "head" else f"{name}_accuracy"]
-        if problem := self.problem(summary["expansion"], summary["compression"]):
+        if problem := self.problem(summary["expansion"], summary["compression"], outcome.get("epochs")):
             summary["warning"] = problem
         summary |= {
             "epochs": self.config.optim.epochs,
