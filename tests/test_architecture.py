@@ -94,7 +94,7 @@ LIBRARIES = {
     "models": {"triton", "safetensors", "timm", "torchvision"},  # lazily, all of them
     # pyarrow and PIL lazily, for files that a person asks for; scipy, which scikit-learn brings, when calibrating
     "inference": {"numpy", "scipy", "pyarrow", "PIL"},
-    "runs": {"safetensors"},
+    "runs": {"safetensors", "wandb"},  # wandb, and torch's part for tensorboard: lazily, for --log
     "bench": {"safetensors"},
     "sklearn": {"numpy", "scipy", "sklearn", "rich"},  # rich: the progress bar, where asked for
     "report": {"numpy", "safetensors", "matplotlib", "jinja2", "markupsafe", "PIL"},
@@ -136,7 +136,7 @@ def test_the_package_costs_little_beyond_torch() -> None:
 def test_training_and_the_command_line_do_not_pay_for_the_report() -> None:
     script = (
         "import sys; import vmcr2.runs, vmcr2.cli; names = set(sys.modules); "
-        "print(*sorted(names & {'matplotlib', 'jinja2', 'PIL', 'selenium', 'vmcr2.report'}))"
+        "print(*sorted(names & {'matplotlib', 'jinja2', 'PIL', 'selenium', 'tensorboard', 'wandb', 'vmcr2.report'}))"
     )
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, cwd=ROOT)
     assert done.stdout.strip() == ""

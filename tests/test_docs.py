@@ -64,6 +64,29 @@ def test_own_data_as_the_documents_show_them(tmp_path: Path, monkeypatch: pytest
     assert sum(a == b for a, b in zip(scope["names"], truth, strict=True)) > 0.95 * len(truth)
 
 
+def test_watching_as_the_documents_show_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Over five seeds ΔR passed 20 after 16 of the 100 epochs."""
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/watching.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    scope: dict[str, Any] = {}
+    exec(code, scope)
+    run = scope["run"]
+    assert run.summary["stopped_by"] == "callback"
+    assert 4 < run.summary["epochs"] < 60
+    assert run.summary["train_delta_r"] > 20
+    said = capsys.readouterr().out
+    assert said.startswith("runs/watched: epochs 1 to 100\n1 ")
+    assert said.endswith(f"{run.summary['epochs']} {run.summary['train_delta_r']}\n")
+    # every figure of a record is in the page's table
+    table = page[page.index("| key |") :]
+    records = [json.loads(line) for line in Path("runs/watched/metrics.jsonl").read_text().splitlines()]
+    named = set(re.findall(r"`(\w+)`", table))
+    assert {name for record in records for name in record} - named == {"codes_trace"}
+
+
 def test_the_own_network_of_the_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from vmcr2.models import build
 

@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 import vmcr2
 from vmcr2.classifiers import NearestSubspace
-from vmcr2.cli import _app, _display, app, main
+from vmcr2.cli import _display, _train, app, main
 from vmcr2.data import DATASETS, Source, open_data, plain, set_aside
 from vmcr2.data._digits import DigitsReader
 from vmcr2.models import build
@@ -504,7 +504,7 @@ def test_stopping_a_run_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> No
         raise KeyboardInterrupt
 
     with monkeypatch.context() as early:
-        early.setattr(_app, "fit", stop)
+        early.setattr(_train, "fit", stop)
         said = in_process("train", "--out", "run")
     assert (said.code, said.err) == (130, "vmcr2: stopped before the run started\n")
     # after some epochs, without a checkpoint, with one, and in a folder with a name of vmcr2's own
@@ -556,7 +556,14 @@ def test_resuming_a_finished_run_says_so_and_changes_nothing(trained: Trained) -
 
 @pytest.mark.parametrize(
     "others",
-    [("--epochs", "3"), ("--seed", "4"), ("--set", "lr=1"), ("--objective", "ce"), ("--holdout", "9"), ("--data", "x")],
+    [
+        ("--patience", "3"),
+        ("--seed", "4"),
+        ("--set", "lr=1"),
+        ("--objective", "ce"),
+        ("--holdout", "9"),
+        ("--data", "x"),
+    ],
 )
 def test_resuming_with_other_settings_is_a_mistake(
     mistake: Callable[..., None], trained: Trained, others: tuple[str, ...]
@@ -881,7 +888,20 @@ def test_help_teaches_by_example(command: str, example: str, flag: str) -> None:
 
 def test_train_help_names_every_option() -> None:
     shown = CliRunner().invoke(app, ["train", "--help"], env={"COLUMNS": "200"}).stdout
-    for option in ("data", "objective", "out", "epochs", "holdout", "seed", "device", "set", "resume", "json"):
+    for option in (
+        "data",
+        "objective",
+        "out",
+        "epochs",
+        "holdout",
+        "patience",
+        "seed",
+        "device",
+        "set",
+        "resume",
+        "log",
+        "json",
+    ):
         assert f"--{option}" in shown
 
 

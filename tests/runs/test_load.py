@@ -110,5 +110,5 @@ def test_a_run_is_announced_before_it_latches(tmp_path: Path, monkeypatch: pytes
 
     latch = vmcr2.VMCR2Loss.latch
     monkeypatch.setattr(vmcr2.VMCR2Loss, "latch", lambda *a, **k: (said.append("latch"), latch(*a, **k))[0])
-    fit(quick(epochs=1, eval_every=0), out=tmp_path / "run", listener=Listener())
+    fit(quick(epochs=1, eval_every=0), out=tmp_path / "run", callbacks=[Listener()])
     assert said == ["started", "latch", "epoch"], "latching on a large set takes a while"

@@ -106,7 +106,7 @@ def test_a_stopped_run_goes_on_over_the_folder(digits: Path, tmp_path: Path) -> 
     config = recipe("auto", data=digits, checkpoint_seconds=0, **FEW)
     whole = fit(config, out=tmp_path / "whole")
     with pytest.raises(StoppedError):
-        fit(config, out=tmp_path / "run", listener=Listener())
+        fit(config, out=tmp_path / "run", callbacks=[Listener()])
     gone_on = fit(config, out=tmp_path / "run", resume=True)
     assert same(weights_of(whole.folder), weights_of(gone_on.folder))
 

@@ -128,7 +128,7 @@ def unwell(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def test_a_collapsed_run_says_so_once_and_for_ever(unwell: dict[str, Any], tmp_path: Path) -> None:
     ears = Ears()
-    run = fit(quick("mcr2", **unwell), out=tmp_path / "run", listener=ears)
+    run = fit(quick("mcr2", **unwell), out=tmp_path / "run", callbacks=[ears])
     said = run.summary["warning"]
     assert said.startswith("collapsed: all features point almost the same way")
     assert "--objective auto" in said
@@ -149,7 +149,7 @@ def test_where_nobody_listens_it_is_a_warning(unwell: dict[str, Any], tmp_path: 
 def test_a_run_that_has_learned_nothing_is_stalled(tmp_path: Path) -> None:
     """From labels that say nothing. ΔR is 0.017 to 0.024 of its maximum over five seeds, and a tenth is the line."""
     ears = Ears()
-    run = fit(quick("mcr2", label_noise=1.0, **ILL), out=tmp_path / "run", listener=ears)
+    run = fit(quick("mcr2", label_noise=1.0, **ILL), out=tmp_path / "run", callbacks=[ears])
     assert run.summary["warning"].startswith("stalled: ΔR is ")
     assert ears.notes == [run.summary["warning"]]
 
@@ -167,7 +167,7 @@ def test_a_healthy_run_has_none(tmp_path: Path) -> None:
     """ΔR is 0.79 to 0.86 of its maximum over five seeds, and a tenth is the line."""
     ears = Ears()
     for objective in ("mcr2", "ce+mcr2"):
-        run = fit(quick(objective, epochs=40, eval_every=0), out=tmp_path / objective, listener=ears)
+        run = fit(quick(objective, epochs=40, eval_every=0), out=tmp_path / objective, callbacks=[ears])
         assert "warning" not in run.summary
         assert "did not separate" not in page([read_run(run.folder)])
     assert ears.notes == []

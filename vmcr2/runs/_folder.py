@@ -41,6 +41,7 @@ class RunFolder:
         self.confidence = path / "calibration.safetensors"
         self.kept_samples = path / "kept_samples.safetensors"
         self.checkpoint = path / "checkpoint" / "last.safetensors"
+        self.best = path / "checkpoint" / "best.safetensors"
 
     @property
     def finished(self) -> bool:

@@ -1,4 +1,4 @@
-"""A run as others see it: the listener that follows it, and the result."""
+"""A finished run as others see it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,19 +19,6 @@ from ._config import Config
 from ._folder import RunFolder, read_tensors
 from ._inputs import InputForm, embedded
 from ._new_class import with_class
-
-
-class Listener(Protocol):
-    """Follows a run: is told when it starts, after epochs, and about problems."""
-
-    def started(self, config: Config, folder: Path, first_epoch: int) -> None:
-        """Before the first epoch."""
-
-    def epoch(self, record: dict[str, Any]) -> None:
-        """After every epoch that has a line of metrics, with it."""
-
-    def note(self, text: str) -> None:
-        """Something that a person should know, in a sentence."""
 
 
 @dataclass(frozen=True)
