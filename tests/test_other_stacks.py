@@ -215,3 +215,27 @@ def test_a_step_that_accelerate_skips_leaves_the_dictionary_where_it_was(monkeyp
     assert not loop.accelerator.optimizer_step_was_skipped
     assert int(loop.loss.calls) == 1
     assert not any(torch.equal(value, before[name]) for name, value in loop.network.state_dict().items())
+
+
+def test_the_coding_rate_prevents_the_collapse_of_views(capsys: pytest.CaptureFixture[str]) -> None:
+    """Seeds 0 to 5, accuracies: 0.893 pixels, 0.776 to 0.812 untrained, 0.61 to 0.68 without the rate, 0.915 to 0.922
+    with it. Coding rates: 4.4 to 5.8 untrained, 2.09 (one point) without, 15.1 to 15.5 with."""
+    found = load("self_supervised").main(SEED)
+    pixels, untrained, without, learned = (
+        found[name] for name in ("pixels", "untrained", "without the rate", "with the rate")
+    )
+    assert learned[0] > pixels[0] + 0.005
+    assert learned[0] > untrained[0] + 0.05
+    assert without[0] < untrained[0] - 0.03
+    one_point = vmcr2.coding_rate(torch.eye(32)[:1].expand(100, -1)).item()
+    assert without[1] < one_point + 0.2
+    assert learned[1] > 12
+    assert f"with the rate     accuracy {learned[0]:.3f}" in capsys.readouterr().out
+
+
+def test_a_view_is_the_picture_moved_by_at_most_one_pixel() -> None:
+    example = load("self_supervised")
+    image = torch.zeros(8, 8)
+    image[3, 4] = 10.0
+    moved = example.view(image.flatten().expand(200, -1)).view(-1, 64).argmax(1)
+    assert set(moved.tolist()) == {8 * row + column for row in (2, 3, 4) for column in (3, 4, 5)}
