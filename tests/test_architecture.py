@@ -91,6 +91,8 @@ def test_data_flows_one_way() -> None:
 LIBRARIES = {
     # lazily: triton, where it came with torch, and pyarrow, for .parquet files
     "data": {"numpy", "safetensors", "sklearn", "PIL", "triton", "pyarrow"},
+    # scipy, onnx and onnxruntime lazily
+    "inference": {"numpy", "scipy", "onnx", "onnxruntime"},
     "models": {"triton", "safetensors", "timm", "torchvision"},  # lazily, all of them
     "runs": {"safetensors"},
     "bench": {"safetensors"},

@@ -1,4 +1,4 @@
-"""`vmcr2 train | evaluate | recipes | report | sweep | data | bench`."""
+"""`vmcr2 train | evaluate | recipes | export | report | sweep | data | bench`."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from ..runs import (
 from ._bench import bench_app
 from ._data import data_app
 from ._display import display_for, print_summary
+from ._export import export
 from ._own import describe, open_shown, own_data
 from ._report import PAGE, report, report_after
 from ._settings import OBJECTIVE_HELP, Label, find_config, given_changes, names_of, refuse_twice
@@ -46,6 +47,7 @@ app = typer.Typer(
 )
 app.add_typer(data_app, name="data", help="List, check and pack data sets.")
 app.add_typer(bench_app, name="bench", help="Measure speed and memory on this machine.")
+app.command()(export)
 app.command()(report)
 app.command()(sweep)
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from .._shared import UserError
 from ..classifiers import NearestSubspace
-from ..inference import HEAD, SUBSPACE, Answers, Confidence, KeptSamples, Neighbors, Readout
+from ..inference import HEAD, SUBSPACE, Answers, Confidence, Exported, KeptSamples, Neighbors, Readout
 from ..training import Numerics
 from ._config import Config
 from ._folder import RunFolder, read_tensors
@@ -158,6 +158,18 @@ class Run:
         From then on the run predicts by the nearest subspace. Nothing is written.
         """
         return with_class(self, name, self.features(inputs))
+
+    def export(self, path: Path | str, *, force: bool = False) -> Exported:
+        """Write what the run does as one file for other programs: .onnx (onnxruntime) or .pt2 (torch.export.load).
+
+        It takes uint8 pictures of the run's size, or prepared rows of a table, as many as there are. It answers with
+        label, probabilities, novelty and features, in float32. Class names, and what else a reader must know, are in
+        its metadata: see docs/exporting.md. The file is compared with the run: it is written only if they agree to
+        1e-4. An existing file is replaced only with ``force``.
+        """
+        from ._exporting import export_run
+
+        return export_run(self, Path(path), force=force)
 
     @property
     def _novelty_by(self) -> str:
