@@ -12,7 +12,6 @@ from torch.nn.functional import pad
 from ..data import resize_matrix
 from ._readout import Readout
 
-
 OUTPUTS = ("label", "probabilities", "novelty", "features")
 """Names of what an exported model answers, in this order:
 

@@ -14,6 +14,7 @@ from ._fit import evaluate_run as evaluate_run, fit as fit
 from ._folder import FORMAT as FORMAT, RunFolder as RunFolder, read_tensors as read_tensors, write_text as write_text
 from ._load import load_run as load_run
 from ._manifest import git_commit as git_commit
+from ._pretrained import from_pretrained as from_pretrained
 from ._recipes import (
     AUTO as AUTO,
     FAMILIES as FAMILIES,

@@ -171,6 +171,28 @@ class Run:
 
         return export_run(self, Path(path), force=force)
 
+    def save_pretrained(self, path: Path | str, *, kept_samples: bool = True) -> None:
+        """Write the run as people publish it: config.json, model.safetensors and a model card, README.md.
+
+        ``vmcr2.from_pretrained`` reads the folder, and nothing else is needed. Classes that were added, and a new
+        calibration, are saved too. Of the paths in the settings only the last part is kept.
+
+        Args:
+            path: a new or an empty folder. Nothing is overwritten.
+            kept_samples: also save the training samples that the run has kept, for :meth:`neighbors`. These are
+                features and thumbnails of training pictures: leave them out if the pictures are private.
+        """
+        from ._pretrained import save_pretrained
+
+        save_pretrained(self, Path(path), kept_samples=kept_samples)
+
+    @classmethod
+    def from_pretrained(cls, path: Path | str, *, device: str = "auto") -> Run:
+        """The same as ``vmcr2.from_pretrained``."""
+        from ._pretrained import from_pretrained
+
+        return from_pretrained(path, device=device)
+
     @property
     def _novelty_by(self) -> str:
         """Cross-entropy alone leaves features without subspaces of their own."""
