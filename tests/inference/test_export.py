@@ -218,8 +218,8 @@ def without_torch(code: str, folder: Path) -> dict[str, Any]:
     code = (
         "import sys\nsys.modules['torch'] = sys.modules['vmcr2'] = None\n"
         + code
-        + "\nresult = {'label': int(label[0]), 'probabilities': probabilities[0].tolist(), 'novelty': float(novelty[0])}"
-        "\nprint('\\n' + json.dumps(result))"
+        + "\nresult = {'label': label.tolist()[0], 'probabilities': probabilities.tolist()[0]}"
+        "\nprint('\\n' + json.dumps(result | {'novelty': novelty.tolist()[0]}))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
