@@ -177,12 +177,14 @@ def test_configurations_that_cannot_be_used(saved: Path) -> None:
         r"model\.safetensors does not fit its config\.json: size mismatch for layers": {
             "settings": whole["settings"] | {"hidden": [33]}
         },
-        r"does not fit its config\.json: size mismatch for codes": {"class_names": ["a", "b", "c"]},
+        r"does not fit its config\.json: size mismatch for dictionary": {"class_names": ["a", "b", "c"]},
         r"the subspaces of 5 classes with 12 features are 5×12×r, and it has 4×12×3": {
             "class_names": [*"abcde"],
             "added_classes": ["e"],
         },
-        "a setting that this vmcr2 does not know": {"settings": whole["settings"] | {"future": 1}},
+        r"config\.json cannot be used: it has future=1, a setting that this vmcr2 does not know": {
+            "settings": whole["settings"] | {"future": 1}
+        },
         r"config\.json cannot be used": {"settings": 5},
     }
     for said, values in wrong.items():
@@ -204,6 +206,9 @@ def test_tensors_that_cannot_be_used(saved: Path) -> None:
     tensors = load_file(path)
     save_file({name: value for name, value in tensors.items() if name != "subspaces.bases"}, path)
     with pytest.raises(UserError, match="with 12 features are 4×12×r, and it has none"):
+        from_pretrained(saved)
+    save_file({name: value for name, value in tensors.items() if name != "calibration.temperature.subspace"}, path)
+    with pytest.raises(UserError, match=r"does not fit its config\.json: it has no calibration\.temperature\.subspace"):
         from_pretrained(saved)
     missing = next(name for name in tensors if name.startswith("network.") and name.endswith("weight"))
     save_file({name: value for name, value in tensors.items() if name != missing}, path)

@@ -98,5 +98,6 @@ def _trials(run: Run, pipeline: Pipeline) -> list[Tensor]:
     with suppress(UserError):
         pictures = run.kept.pictures
         if pictures is not None and pictures.shape[1:] == run.form.shape and len(pictures) >= sum(_BATCHES):
-            return list(pictures[: sum(_BATCHES)].split(_BATCHES))
+            spread = torch.linspace(0, len(pictures) - 1, sum(_BATCHES)).long()  # over the classes
+            return list(torch.split(pictures[spread], list(_BATCHES)))
     return pipeline.trials(_BATCHES)

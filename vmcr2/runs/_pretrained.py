@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,13 +93,12 @@ def from_pretrained(path: Path | str, *, device: str = "auto") -> Run:
     _fill(network, objective, tensors, folder)
     bases, energies = _subspaces(tensors, len(names), config.model.dim, folder)
     classifier = classifier_from(config, bases, energies).to(next(network.parameters()).device)
-    calibration = _under("calibration.", tensors)
-    confidence = Confidence.from_tensors(calibration, origin) if calibration else None
 
     from ._run import Run  # here: a Run loads and saves itself with this module
 
-    parts = (objective.module, objective.head, names, form, confidence, added)
-    return Run(folder.path, config, summary, network.eval(), classifier, *parts)
+    parts = (objective.module, objective.head, names, form, None, added)
+    run = Run(folder.path, config, summary, network.eval(), classifier, *parts)
+    return run if kept["calibration"] is None else replace(run, confidence=_confidence(tensors, run, origin))
 
 
 def _described(run: Run) -> dict[str, Any]:
@@ -192,6 +192,16 @@ def _subspaces(tensors: Mapping[str, Tensor], classes: int, dim: int, folder: Ru
             f"{classes}×{dim}×r, and it has {shape}"
         )
     return bases, energies
+
+
+def _confidence(tensors: Mapping[str, Tensor], run: Run, origin: str) -> Confidence:
+    found = _under("calibration.", tensors)
+    novelty_by = run.readout_by(run.readout).novelty_by
+    for name in (f"temperature.{run.readout}", f"novelty.{novelty_by}"):
+        if name not in found:
+            file = RunFolder(run.folder).model
+            raise UserError(f"{file} does not fit its config.json: it has no calibration.{name}")
+    return Confidence.from_tensors(found, origin)
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
