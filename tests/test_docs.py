@@ -55,6 +55,20 @@ def test_predictions_as_the_documents_show_them(tmp_path: Path, monkeypatch: pyt
     assert scope["nearest"].names[0][0] == scope["names"][0]
 
 
+def test_the_figures_of_calibration() -> None:
+    from statistics import mean
+
+    from experiments.calibration import PAGE, page
+
+    result = json.loads((ROOT / "experiments/results/calibration.json").read_text())
+    text = PAGE.read_text()
+    assert text == page(result["runs"]), "python -m experiments.calibration --table writes it"
+    refused = result["refused_over_splits"]
+    said = f"Over {len(refused)} divisions of digits into training and test samples, exact MCR² refused {mean(refused):.3f}"
+    assert said in text
+    assert f"(from {min(refused):.3f} to {max(refused):.3f})" in text
+
+
 def test_own_data_as_the_documents_show_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/own-data.md").read_text(), re.DOTALL)

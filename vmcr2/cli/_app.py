@@ -1,4 +1,4 @@
-"""`vmcr2 train | evaluate | predict | embed | neighbors | recipes | report | sweep | data | bench`."""
+"""`vmcr2 train | evaluate | predict | embed | neighbors | export | recipes | report | sweep | data | bench`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ..runs import FAMILIES, RECIPES, RunFolder, TrainingError, UserError, defau
 from ._bench import bench_app
 from ._data import data_app
 from ._display import print_summary
+from ._export import export
 from ._report import report
 from ._settings import Json, Label, complain
 from ._sweep import sweep
@@ -31,6 +32,7 @@ app = typer.Typer(
 app.add_typer(data_app, name="data", help="List, check and pack data sets.")
 app.add_typer(bench_app, name="bench", help="Measure speed and memory on this machine.")
 app.command()(train)
+app.command()(export)
 app.command()(report)
 app.command()(sweep)
 app.command()(predict)

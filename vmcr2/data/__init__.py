@@ -26,6 +26,7 @@ from ._new_pictures import (
 from ._open import open_own as open_own, open_settings as open_settings
 from ._pictures import Pictures as Pictures
 from ._preparation import Preparation
+from ._resample import resize_matrix as resize_matrix
 from ._settings import (
     FOLDER as FOLDER,
     OWN as OWN,

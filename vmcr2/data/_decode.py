@@ -161,8 +161,9 @@ def fitted(picture: Image.Image, size: tuple[int, int], fit: str) -> Image.Image
     if fit == "crop":
         scale = min(wide / width, tall / height)
         across, down = (min(wide, tall),) * 2 if width == height else (width * scale, height * scale)
-        left, top = (wide - across) / 2, (tall - down) / 2
-        box = (left, top, left + across, top + down)
+        # across may be larger than wide by a last bit, and Pillow refuses a box that begins before the picture
+        left, top = max(0.0, (wide - across) / 2), max(0.0, (tall - down) / 2)
+        box = (left, top, wide - left, tall - top)
     # Pillow's filter grows with the reduction, so that fine patterns do not alias
     return picture.resize((width, height), Image.Resampling.BILINEAR, box=box, reducing_gap=3.0)
 

@@ -17,6 +17,7 @@ from ._folder import FORMAT as FORMAT, RunFolder as RunFolder, read_tensors as r
 from ._load import load_run as load_run
 from ._logs import TensorBoardLog as TensorBoardLog, WandbLog as WandbLog, log_named as log_named
 from ._manifest import git_commit as git_commit
+from ._pretrained import from_pretrained as from_pretrained
 from ._recipes import (
     AUTO as AUTO,
     FAMILIES as FAMILIES,

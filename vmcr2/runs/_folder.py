@@ -20,6 +20,8 @@ from .._version import __version__
 from ._config import Config
 
 FORMAT = 1
+MODEL_TYPE = "vmcr2"
+"""What ``config.json`` says in a folder of :meth:`Run.save_pretrained`."""
 _HALF = ".*.[0-9]*.tmp"  # NAME, and the process that wrote it
 _PATIENCE = 5.0  # seconds: the workers of a killed sweep have ended by then
 
@@ -112,6 +114,10 @@ class RunFolder:
         """The configuration of an existing run."""
         if not self.config.exists():
             raise self.no_run()
+        if self.is_pretrained:
+            raise UserError(
+                f"{self.path} was written by run.save_pretrained, to predict with: this needs the run's own folder"
+            )
         self.check_version()
         try:
             text = self.config.read_text()
@@ -122,6 +128,17 @@ class RunFolder:
             return Config.from_json(text)
         except UserError as error:
             raise UserError(f"{self.path}: {error}") from error
+
+    @property
+    def is_pretrained(self) -> bool:
+        """Whether it is a published model, not a run folder."""
+        if self.manifest.exists() or not self.config.exists():
+            return False
+        try:
+            kept = json.loads(self.config.read_text(encoding="utf-8"))
+        except ValueError:
+            return False
+        return isinstance(kept, dict) and "model_type" in kept
 
     def no_run(self) -> UserError:
         """The error for a folder that is not a run. It says what the folder is, if that is known."""
