@@ -54,6 +54,7 @@ def weights_of(made: Trainer) -> list[Tensor]:
 
 RUN_FILES = {
     ".lock",
+    "calibration.safetensors",
     "config.json",
     "manifest.json",
     "metrics.jsonl",

@@ -91,7 +91,6 @@ def test_data_flows_one_way() -> None:
 LIBRARIES = {
     # lazily: triton, where it came with torch, and pyarrow, for .parquet files
     "data": {"numpy", "safetensors", "sklearn", "PIL", "triton", "pyarrow"},
-    # scipy, onnx and onnxruntime lazily
     "models": {"triton", "safetensors", "timm", "torchvision"},  # lazily, all of them
     # lazily, for files that a person asks for: pyarrow, PIL, onnx; scipy, which scikit-learn brings, when calibrating
     "inference": {"numpy", "scipy", "pyarrow", "PIL", "onnx", "onnxruntime"},

@@ -34,7 +34,7 @@ from vmcr2.runs._recipes import default_origin
 from vmcr2.runs._trainer import Trainer
 
 ROOT = Path(vmcr2.__file__).parent.parent
-FILES = RUN_FILES | {"report.html", "calibration.safetensors"}
+FILES = RUN_FILES | {"report.html"}
 no_cuda = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
 
 

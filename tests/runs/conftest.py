@@ -14,12 +14,14 @@ Finished = Callable[[str], Run]
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    """The quick run of an objective, made once. Tests that write make one of their own."""
+    """The quick run of an objective, made once, calibrated. Tests that write make one of their own."""
     made: dict[str, Run] = {}
 
     def of(objective: str) -> Run:
         if objective not in made:
-            made[objective] = fit(quick(objective), out=tmp_path_factory.mktemp("finished") / objective)
+            made[objective] = fit(
+                quick(objective, calibration_share=0.1), out=tmp_path_factory.mktemp("finished") / objective
+            )
         return made[objective]
 
     return of
