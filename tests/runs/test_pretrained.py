@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 import vmcr2
 from vmcr2.data import Preparation, open_data
 from vmcr2.objectives import OBJECTIVES
+from vmcr2.report import read_run
 from vmcr2.runs import Run, RunFolder, UserError, evaluate_run, from_pretrained, load_run
 
 FILES = {"config.json", "model.safetensors", "README.md", "kept_samples.safetensors"}
@@ -152,6 +153,8 @@ def test_which_function_reads_what(finished: Callable[[str], Run], saved: Path, 
         from_pretrained(finished("ce").folder)
     with pytest.raises(UserError, match=r"was written by run\.save_pretrained, .* needs the run's own folder"):
         evaluate_run(saved)
+    with pytest.raises(UserError, match=r"was written by run\.save_pretrained"):
+        read_run(saved)
     with pytest.raises(UserError, match=r"there is no folder nobody/model: .*snapshot_download"):
         from_pretrained("nobody/model")
     (tmp_path / "empty").mkdir()
@@ -233,7 +236,7 @@ def test_the_hub_reads_the_card(finished: Callable[[str], Run], tmp_path: Path) 
     run.save_pretrained(tmp_path / "saved")
     card = hub.ModelCard.load(tmp_path / "saved" / "README.md")
     assert (card.data.library_name, card.data.pipeline_tag) == ("vmcr2", "image-classification")
-    assert {"vmcr2", "ce"} <= set(card.data.tags)
+    assert card.data.tags == ["vmcr2", "coding-rate-reduction", "ce", "image-classification"]
     (result,) = card.data.eval_results
     assert (result.metric_type, result.metric_value) == ("accuracy", run.summary["readout_accuracy"])
     assert (result.dataset_name, card.data.model_name) == ("digits", run.config.title)

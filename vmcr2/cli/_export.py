@@ -23,12 +23,11 @@ def export(
     """Write a run as one file for other programs, and check that the file answers as the run does.
 
     \b
-    vmcr2 export runs/mine -o model.onnx          for onnxruntime: needs pip install 'vmcr2[export]'
-    vmcr2 export runs/mine -o model.pt2           for torch.export.load
+    vmcr2 export runs/mine -o model.onnx     for onnxruntime
+    vmcr2 export runs/mine -o model.pt2      for torch.export.load
 
-    \b
-    It takes uint8 pictures of the run's size (or prepared rows), any number at a time, and answers with
-    label, probabilities, novelty and features. docs/exporting.md shows how to use it.
+    The file takes uint8 pictures of the run's size (or prepared rows), any number at a time, and answers with label,
+    probabilities, novelty and features. docs/exporting.md shows how to use it.
     """
     loaded = load_run(run, device="cpu")
     written = loaded.export(out, force=force)

@@ -31,7 +31,7 @@ def _front(run: Run) -> dict[str, Any]:
     front: dict[str, Any] = {
         "library_name": "vmcr2",
         "pipeline_tag": task,
-        "tags": ["vmcr2", "coding-rate-reduction", run.config.objective.name, task],
+        "tags": list(dict.fromkeys(["vmcr2", "coding-rate-reduction", run.config.objective.name, task])),
     }
     measured = _measured(run)
     if measured is None:

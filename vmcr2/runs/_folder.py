@@ -112,12 +112,8 @@ class RunFolder:
 
     def read_config(self) -> Config:
         """The configuration of an existing run."""
-        if not self.config.exists():
+        if not self.config.exists() or self.is_pretrained:
             raise self.no_run()
-        if self.is_pretrained:
-            raise UserError(
-                f"{self.path} was written by run.save_pretrained, to predict with: this needs the run's own folder"
-            )
         self.check_version()
         try:
             text = self.config.read_text()
@@ -144,6 +140,10 @@ class RunFolder:
         """The error for a folder that is not a run. It says what the folder is, if that is known."""
         if (self.path / "runs").is_dir():
             return UserError(f"{self.path} is a folder of runs: name one of {self.path}/runs/*")
+        if self.is_pretrained:
+            return UserError(
+                f"{self.path} was written by run.save_pretrained, to predict with: this needs the run's own folder"
+            )
         return UserError(f"{self.path} is not a run folder: it has no config.json")
 
     def check_version(self) -> None:
