@@ -20,8 +20,8 @@ CROPS = {"augmentation": "crop", "crop_padding": 1}
 
 
 def patient(objective: str = "ce", **changes: Any) -> Config:
-    """A run on few samples, whose held-out accuracy stops to rise long before its last epoch."""
-    usual = {"epochs": 60, "eval_every": 0, "holdout": 1200, "batch_size": 79, "patience": 6, "log_every": 7}
+    """A run on few samples, whose held-out accuracy stops to rise after 2 to 33 epochs (six seeds)."""
+    usual = {"epochs": 100, "eval_every": 0, "holdout": 1200, "batch_size": 79, "patience": 6, "log_every": 7}
     return quick(objective, **usual | changes)
 
 
@@ -62,9 +62,9 @@ def test_a_run_stops_keeps_its_best_weights_and_outlasts_kills(
     config = patient(objective, **changes)
     run = fit(config, out=tmp_path / "run")
     end, best = expected_end(metrics(run.folder), 6, by)
-    assert end < 60, "the settings of this test must let the run stop"
+    assert end < 100, "the settings of this test must let the run stop"
     said = {name: run.summary.get(name) for name in ("epochs", "planned_epochs", "stopped_by", "best_epoch")}
-    assert said == {"epochs": end, "planned_epochs": 60, "stopped_by": "patience", "best_epoch": best}
+    assert said == {"epochs": end, "planned_epochs": 100, "stopped_by": "patience", "best_epoch": best}
     at_best = next(line for line in metrics(run.folder) if line["epoch"] == best)
     assert run.summary["readout_accuracy"] == at_best[by]
     assert run.summary["train_delta_r"] == at_best["train_delta_r"]  # of the same weights
@@ -130,7 +130,7 @@ def test_as_good_is_not_better(tmp_path: Path) -> None:
     [(6, 0, 1), (20, 0, 4), (20, 2, 2), (20, 50, 4), (1000, 0, 6)],
 )
 def test_how_often_a_patient_run_is_measured(patience: int, eval_every: int, expected: int) -> None:
-    made = Trainer(patient(patience=patience, eval_every=eval_every), open_data("digits"), CPU)
+    made = Trainer(patient(epochs=60, patience=patience, eval_every=eval_every), open_data("digits"), CPU)
     loop = made.loop(0, pytest.fail)
     records = [made.record(Position(epoch, epoch, 1.0), 0.5, loop) for epoch in range(1, 61)]
     measured = [record["epoch"] for record in records if "holdout_head_accuracy" in record]
