@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import in_process
 from digits_trainer import CPU, quick
 from run_files import metrics, same, timeless, weights, without_clocks
 from safetensors.torch import load_file
@@ -152,3 +154,21 @@ def test_patience_decides_and_with_it_how_often_a_run_is_measured() -> None:
     assert deciding(patience=3) != deciding()
     assert deciding(eval_every=1) == deciding(eval_every=2)
     assert deciding(patience=3, eval_every=1) != deciding(patience=3, eval_every=2)
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = in_process("train", "--patience", "3", "--out", "run")
+    assert (said.code, said.out) == (2, "")
+    assert "patience is 3, but nothing is held out" in said.err
+    few = ("--objective", "ce", "--holdout", "1200", "--set", "batch_size=79", "--epochs", "90")
+    said = in_process("train", *few, "--patience", "3", "--out", "run")
+    assert (said.code, said.err) == (0, "")
+    summary = json.loads(Path("run/summary.json").read_text())
+    end, best = summary["epochs"], summary["best_epoch"]
+    sentence = f"stopped after epoch {end}: the held-out accuracy was best after epoch {best}, whose weights are kept"
+    assert said.out.count(sentence) == 1
+    assert f"epochs, seconds of training         {end} of 90, " in said.out
+    said = in_process("train", "--resume", "--out", "run", "--epochs", "90")
+    assert said.err == f"vmcr2: run stopped by itself after epoch {end} of 90: give --epochs above 90\n"
+    assert "was already finished" in in_process("train", "--resume", "--out", "run").out
