@@ -16,7 +16,7 @@ pytest.importorskip("onnxscript")
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return fit(quick("vmcr2", epochs=2, calibration_share=0.1), out=tmp_path_factory.mktemp("runs") / "mine")
+    return fit(quick("vmcr2", epochs=2), out=tmp_path_factory.mktemp("runs") / "mine")
 
 
 def test_it_writes_checks_and_says_so(run: Run, tmp_path: Path) -> None:

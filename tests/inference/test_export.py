@@ -44,7 +44,7 @@ def read(path: Path) -> tuple[Callable[[Tensor], Any], dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return fit(quick("vmcr2", calibration_share=0.1), out=tmp_path_factory.mktemp("digits") / "run")
+    return fit(quick("vmcr2"), out=tmp_path_factory.mktemp("digits") / "run")
 
 
 @pytest.fixture(scope="module", params=SUFFIXES)

@@ -19,9 +19,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 
     def of(objective: str) -> Run:
         if objective not in made:
-            made[objective] = fit(
-                quick(objective, calibration_share=0.1), out=tmp_path_factory.mktemp("finished") / objective
-            )
+            made[objective] = fit(quick(objective), out=tmp_path_factory.mktemp("finished") / objective)
         return made[objective]
 
     return of

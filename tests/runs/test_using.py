@@ -133,7 +133,7 @@ def test_the_nearest_of_a_training_sample_is_itself(run: Run) -> None:
 
 
 def test_a_run_that_knows_nothing_of_its_confidence(images: torch.Tensor, labels: torch.Tensor, tmp_path: Path) -> None:
-    run = fit(quick("mcr2", kept_samples=0, epochs=10), out=tmp_path / "run")
+    run = fit(quick("mcr2", calibration_share=0.0, kept_samples=0, epochs=10), out=tmp_path / "run")
     for ask in (lambda: run.predict_proba(images), lambda: run.predict(images, refuse=0.05)):
         with pytest.raises(UserError, match=r"is not calibrated: .* run\.calibrate\(inputs, labels\)"):
             ask()

@@ -212,7 +212,7 @@ def _resumed(
 
 def _extended(folder: RunFolder, config: Config, epochs: int) -> Config:
     """The configuration of a run that goes on to so many epochs, which must be more than it has."""
-    if folder.finished and epochs == config.optim.epochs:
+    if epochs == config.optim.epochs and is_finished(folder, config):
         done = folder.read_summary()["epochs"]
         if done < epochs:
             raise UserError(
