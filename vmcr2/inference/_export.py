@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -128,8 +129,18 @@ def _write_onnx(program: torch.export.ExportedProgram, path: Path, takes: str, a
     model = made.model_proto
     for node in model.graph.node:
         del node.metadata_props[:]  # notes for torch's developers, larger than a small network
+    _name_the_batch(model.graph)
     onnx.helper.set_model_props(model, {key: json.dumps(value, ensure_ascii=False) for key, value in about.items()})
     path.write_bytes(model.SerializeToString())
+
+
+def _name_the_batch(graph: Any) -> None:
+    """Torch calls the number of samples s85 or the like: "batch" says what it is to those who look at the file."""
+    symbol = graph.input[0].type.tensor_type.shape.dim[0].dim_param
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param:
+                dim.dim_param = re.sub(rf"\b{re.escape(symbol)}\b", "batch", dim.dim_param)
 
 
 def _write_pt2(program: torch.export.ExportedProgram, path: Path, about: Mapping[str, Any]) -> Model:
