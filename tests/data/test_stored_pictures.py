@@ -289,7 +289,7 @@ def program(path: Path, change: str) -> Path:
 def test_a_picture_that_crashes_its_worker_is_broken(
     many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deadly = "program._decode = lambda stream, path, task: os._exit(9) if 'cat77' in path else decode(stream, path, task)"
+    deadly = "program._decode = lambda s, path, task: os._exit(9) if 'cat77' in path else decode(s, path, task)"
     whole = expected(many, tmp_path / "other")
     monkeypatch.setattr(workers, "_PROGRAM", program(tmp_path / "deadly.py", deadly))
     source = from_folder(many)

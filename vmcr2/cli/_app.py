@@ -34,6 +34,7 @@ from ._data import data_app
 from ._display import display_for, print_summary
 from ._own import describe, open_shown, own_data
 from ._report import PAGE, report, report_after
+from ._serve import serve
 from ._settings import OBJECTIVE_HELP, Label, find_config, given_changes, names_of, refuse_twice
 from ._sweep import sweep
 
@@ -47,6 +48,7 @@ app = typer.Typer(
 app.add_typer(data_app, name="data", help="List, check and pack data sets.")
 app.add_typer(bench_app, name="bench", help="Measure speed and memory on this machine.")
 app.command()(report)
+app.command()(serve)
 app.command()(sweep)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
