@@ -100,7 +100,8 @@ def create_app(
             return _refused(499, "the client went away")
         return JSONResponse(reply.content, reply.status)
 
-    @app.api_route("/health", methods=["GET", "HEAD"])
+    @app.head("/health", include_in_schema=False)
+    @app.get("/health")
     async def health() -> Response:
         """That it runs, and what it takes."""
         return JSONResponse(service.health())

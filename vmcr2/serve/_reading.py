@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ import python_multipart  # noqa: F401  # Starlette reads forms with it: without 
 import torch
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from torch import Tensor
 
 from .._shared import UserError
@@ -71,13 +71,21 @@ class Body:
         said = self.request.headers.get("content-length", "")
         if said.isdigit() and int(said) > self.limits.bytes:
             raise self._too_large()
-        async for chunk in self.request.stream():
+        while not self.whole:
+            chunk = await self._next()
             if self.taken + len(chunk) > self.limits.bytes:
                 raise self._too_large()
             self.held.take(len(chunk))
             self.taken += len(chunk)
             yield chunk
-        self.whole = True
+
+    async def _next(self) -> bytes:
+        """Not by ``request.stream``, which does not say which part is the last one: to wait for more would be for ever."""
+        message = await self.request.receive()
+        if message["type"] != "http.request":
+            raise ClientDisconnect
+        self.whole = not message.get("more_body", False)
+        return bytes(message.get("body", b""))
 
     def _too_large(self) -> RequestError:
         return RequestError(413, f"a request may have {in_words(self.limits.bytes)}: send less at a time")
@@ -91,13 +99,10 @@ class Body:
         """Throw away what still comes: a client that is busy sending does not read why it was refused."""
         if self.whole or "expect" in self.request.headers:  # who expects "100 continue" has not started to send
             return
-        try:
+        with suppress(TimeoutError, ClientDisconnect):
             async with asyncio.timeout(self.limits.seconds):
                 while not self.whole:
-                    message = await self.request.receive()
-                    self.whole = message["type"] != "http.request" or not message.get("more_body", False)
-        except TimeoutError:
-            pass
+                    await self._next()
 
     async def read(self) -> bytes:
         """All of it."""
