@@ -150,6 +150,7 @@ def test_limits(digits_run: Run) -> None:
         assert sentence(unsaid, 413) == long
         in_a_form = client.post("/predict", files=form_of(("a.png", GOOD + bytes(30_000))))
         assert sentence(in_a_form, 413) == long
+        assert "connection" not in unsaid.headers, "all of it was read, and nothing waited for"
         held = client.app.state.service.held  # type: ignore[attr-defined]
         assert (held.bytes, held.requests) == (0, 0)
         assert client.post("/predict", files=form_of(*[(f"{i}.png", GOOD) for i in range(3)])).status_code == 200

@@ -80,7 +80,7 @@ class Body:
             yield chunk
 
     async def _next(self) -> bytes:
-        """Not by ``request.stream``, which does not say which part is the last one: to wait for more would be for ever."""
+        """Not by ``request.stream``: it does not say which part is the last one, and nobody must wait for more."""
         message = await self.request.receive()
         if message["type"] != "http.request":
             raise ClientDisconnect

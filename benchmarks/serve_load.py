@@ -1,0 +1,205 @@
+"""How many requests does `vmcr2 serve` answer, and how long does the slowest of a hundred wait?
+
+Trains a small run on pictures (once), starts the server, and sends single pictures (PNG) from another process: 1, 16
+and 64 clients that each wait for their answer before they send the next picture, and 1,000 requests at the same moment.
+Then the same with batching off (``--batch 1``). Two networks: scikit-learn's digits (8×8, an MLP), where nearly all the
+time is HTTP, and a ResNet-18 on 32×32, where nearly all is the network. The clients share the machine with the server.
+
+Run:    .venv/bin/python benchmarks/serve_load.py --json benchmarks/results/serve-cpu.json
+On:     any CPU; about three minutes on 2 cores
+Result: benchmarks/results/serve-cpu.json, and the table in docs/serving.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import io
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+CLIENTS = (1, 16, 64)
+BURST = 1000
+
+
+def main() -> None:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--seconds", type=float, default=8.0, help="of every measurement")
+    asked = parser.parse_args()
+    found = machine() | {"seconds": asked.seconds, "results": []}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("digits", "resnet18"):
+            run, picture = trained(name, Path(folder))
+            for batch in (64, 1):
+                found["results"].append(
+                    {"run": name, "bytes": len(picture), "batch": batch} | measured(run, picture, batch, asked.seconds)
+                )
+                print(json.dumps(found["results"][-1]), flush=True)
+    if asked.json:
+        asked.json.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def machine() -> dict[str, Any]:
+    """Where this was measured."""
+    import fastapi
+    import torch
+    import uvicorn
+
+    cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "cpu": cpu[1] if cpu else platform.processor(),
+        "cores": os.cpu_count(),
+        "load_before": os.getloadavg()[0],
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "fastapi": fastapi.__version__,
+        "uvicorn": uvicorn.__version__,
+    }
+
+
+def trained(name: str, folder: Path) -> tuple[Path, bytes]:
+    """A run's folder, and a picture for it. What the run has learned does not matter here."""
+    import numpy as np
+    from PIL import Image
+
+    import vmcr2
+    from vmcr2.data import from_arrays
+
+    rng = np.random.default_rng(0)
+    if name == "digits":
+        vmcr2.fit(vmcr2.recipe("digits", objective="mcr2", epochs=30, device="cpu"), out=folder / name)
+        pixels = rng.integers(0, 256, (8, 8), dtype=np.uint8)
+    else:
+        pictures = rng.integers(0, 256, (400, 32, 32, 3), dtype=np.uint8)
+        source = from_arrays(pictures, np.arange(400) % 10)
+        few = {"epochs": 1, "batch_size": 100, "device": "cpu", "model": "resnet18"}
+        vmcr2.fit(vmcr2.recipe("auto", data=source, **few), out=folder / name, source=source)
+        pixels = pictures[0]
+    written = io.BytesIO()
+    Image.fromarray(pixels).save(written, "PNG")
+    return folder / name, written.getvalue()
+
+
+def measured(run: Path, picture: bytes, batch: int, seconds: float) -> dict[str, Any]:
+    """Figures of one server."""
+    with server(run, batch) as (port, process), ProcessPoolExecutor(1, mp_context=get_context("spawn")) as elsewhere:
+
+        def load(clients: int, length: float) -> dict[str, Any]:
+            return elsewhere.submit(steady, port, picture, clients, length).result()
+
+        load(4, 1.0)  # warm
+        rows = [load(clients, seconds) for clients in CLIENTS]
+        rows.append(elsewhere.submit(at_once, port, picture).result())
+        return {"rows": rows, "peak_mib": peak_mib(process.pid)}
+
+
+@contextlib.contextmanager
+def server(run: Path, batch: int) -> Iterator[tuple[int, subprocess.Popen[str]]]:
+    """`vmcr2 serve` with the settings that everybody gets, but for the batch."""
+    command = [sys.executable, "-m", "vmcr2", "serve", str(run), "--port", "0", "--batch", str(batch)]
+    with subprocess.Popen([*command, "--device", "cpu"], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            line = process.stdout.readline() if process.stdout else ""
+            found = re.search(r":(\d+) ", line)
+            if not found:
+                raise RuntimeError(f"the server did not start: {line}")
+            yield int(found[1]), process
+        finally:
+            process.terminate()
+
+
+def peak_mib(process: int) -> float:
+    """Of a process, so far."""
+    found = re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{process}/status").read_text())
+    return round(int(found[1]) / 1024, 1) if found else float("nan")
+
+
+def request_of(picture: bytes) -> bytes:
+    """Over sockets, by hand: a client library would take as long as the server."""
+    head = f"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\nContent-Length: {len(picture)}\r\n\r\n"
+    return head.encode() + picture
+
+
+async def answer(reader: asyncio.StreamReader) -> int:
+    """The status of the next answer."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = re.search(rb"content-length: (\d+)", head)
+    await reader.readexactly(int(length[1]) if length else 0)
+    return int(head[9:12])
+
+
+def steady(port: int, picture: bytes, clients: int, seconds: float) -> dict[str, Any]:
+    """Clients that wait for their answer before they ask again, on connections that stay open."""
+
+    async def one(until: float, times: list[tuple[int, float]]) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        while (start := time.perf_counter()) < until:
+            writer.write(request_of(picture))
+            times.append((await answer(reader), time.perf_counter() - start))
+        writer.close()
+
+    async def all_of_them() -> tuple[list[tuple[int, float]], float]:
+        times: list[tuple[int, float]] = []
+        start = time.perf_counter()
+        await asyncio.gather(*(one(start + seconds, times) for _ in range(clients)))
+        return times, time.perf_counter() - start
+
+    return figures(f"{clients}", *asyncio.run(all_of_them()))
+
+
+def at_once(port: int, picture: bytes) -> dict[str, Any]:
+    """All connections are open; then all requests are sent at one moment."""
+
+    async def one(go: asyncio.Event) -> tuple[int, float]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        await go.wait()
+        start = time.perf_counter()
+        writer.write(request_of(picture))
+        status = await answer(reader)
+        writer.close()
+        return status, time.perf_counter() - start
+
+    async def all_of_them() -> tuple[list[tuple[int, float]], float]:
+        go = asyncio.Event()
+        requests = [asyncio.create_task(one(go)) for _ in range(BURST)]
+        await asyncio.sleep(2.0)  # until they are connected
+        go.set()
+        start = time.perf_counter()
+        return await asyncio.gather(*requests), time.perf_counter() - start
+
+    return figures("burst", *asyncio.run(all_of_them()))
+
+
+def figures(clients: str, times: list[tuple[int, float]], took: float) -> dict[str, Any]:
+    """Of answers with a class: rate and milliseconds. Of all: how many had which status."""
+    good = sorted(1000 * seconds for status, seconds in times if status == 200)
+    cuts = statistics.quantiles(good, n=100)
+    return {
+        "clients": clients,
+        "per_second": round(len(good) / took, 1),
+        "p50_ms": round(cuts[49], 2),
+        "p99_ms": round(cuts[98], 2),
+        "statuses": dict(sorted(Counter(str(status) for status, _ in times).items())),
+    }
+
+
+if __name__ == "__main__":
+    main()
