@@ -79,6 +79,8 @@ def test_what_is_no_json(rows: TestClient) -> None:
     assert "the body is no JSON" in sentence(rows.post("/predict", content=b"\xff\xfe\x00"), 400)
     assert "nested too deep" in sentence(rows.post("/predict", content=b"[" * 100_000), 400)
     assert "the body is no JSON" in sentence(rows.post("/predict"), 400)
+    half = rows.post("/predict", content=b'[{"\\ud800": [1]}]')  # JSON, but half a character
+    assert "the column ? has a list" in sentence(half, 422)
     picture = rows.post("/predict", files=[("file", ("cat.png", b"x"))])
     assert "this run takes rows of a table, not pictures" in sentence(picture, 415)
 

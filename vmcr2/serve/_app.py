@@ -158,6 +158,8 @@ def _in_words(problem: Any) -> str:
 
 
 def _refused(status: int, sentence: str, headers: dict[str, str] | None = None, *, close: bool = False) -> Response:
+    # a client's half characters, which JSON allows and UTF-8 does not
+    sentence = sentence.encode("utf-8", "replace").decode()
     own = dict(headers or {})
     if status == 503:
         own["Retry-After"] = "1"

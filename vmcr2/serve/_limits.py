@@ -26,7 +26,7 @@ class Limits:
 
     @property
     def held_bytes(self) -> int:
-        """Of all requests together, until they are decoded."""
+        """Of all requests together, until they are answered."""
         return max(8 * self.bytes, 256 * MIB)
 
 

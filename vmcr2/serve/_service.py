@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -19,7 +19,7 @@ from ._answers import Writer
 from ._batching import Batcher
 from ._limits import Limits, RequestError, busy
 from ._metrics import Metrics
-from ._reading import Body, Held, decode_upload, prepare_rows, read_uploads
+from ._reading import Body, Held, Upload, decode_upload, prepare_rows, read_uploads
 
 T = TypeVar("T")
 
@@ -59,33 +59,51 @@ class Service:
         with self.held.one(body):
             threshold = self.writer.threshold(refuse)
             self.writer.check_neighbors(neighbors)
-            read = self._pictures if self.run.form.is_pictures else self._rows
-            names, inputs = await read(body)
-            body.give_back()
-            good = [one for one in inputs if isinstance(one, Tensor)]
-            bad = [one for one in inputs if isinstance(one, RequestError)]
-            self.metrics.unreadable += len(bad)
-            if not good:
-                more = f" (and {len(bad) - 1} more that cannot be read)" if len(bad) > 1 else ""
-                raise RequestError(bad[0].status, f"{bad[0]}{more}")
-            found = await self._in_time(self.batcher.find(torch.stack(good), neighbors))
-            write = partial(self.writer.answers, found, threshold)
-            # a thread of its own only where thumbnails are encoded
-            answers = await self._in_time(self._in_thread(write)) if neighbors else write()
-        return self._reply(names, inputs, answers)
+            given = await self._arrived(self._read(body))
+            try:
+                async with asyncio.timeout(self.limits.seconds):
+                    return await self._answered(given, threshold, neighbors)
+            except TimeoutError:
+                raise busy(f"and had no answer within {self.limits.seconds:g} s") from None
 
-    async def _pictures(self, body: Body) -> tuple[list[str | None], list[Tensor | RequestError]]:
-        uploads = await self._arrived(read_uploads(body))
-        decoding = (self._in_thread(decode_upload, upload, self.run, self.limits) for upload in uploads)
-        return [upload.name for upload in uploads], await self._in_time(asyncio.gather(*decoding))
-
-    async def _rows(self, body: Body) -> tuple[list[str | None], list[Tensor | RequestError]]:
+    async def _read(self, body: Body) -> list[Upload] | bytes:
+        if self.run.form.is_pictures:
+            return await read_uploads(body)
         kind = body.request.headers.get("content-type", "").lower()
         if kind.startswith(("multipart/", "image/")):
             raise RequestError(415, "this run takes rows of a table, not pictures: send a list of rows in JSON")
-        content = await self._arrived(body.read())
-        rows = await self._in_time(self._in_thread(prepare_rows, content, self.run, self.limits))
-        return [None] * len(rows), list(rows)
+        return await body.read()
+
+    async def _arrived(self, reading: Coroutine[Any, Any, T]) -> T:
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                return await reading
+        except TimeoutError:
+            raise RequestError(
+                408, f"the request did not arrive within {self.limits.seconds:g} s: send less, or faster"
+            ) from None
+
+    async def _answered(self, given: list[Upload] | bytes, threshold: float | None, neighbors: int) -> Reply:
+        names, inputs = await self._decoded(given)
+        good = [one for one in inputs if isinstance(one, Tensor)]
+        bad = [one for one in inputs if isinstance(one, RequestError)]
+        self.metrics.unreadable += len(bad)
+        if not good:
+            more = f" (and {len(bad) - 1} more that cannot be read)" if len(bad) > 1 else ""
+            raise RequestError(bad[0].status, f"{bad[0]}{more}")
+        found = await self.batcher.find(torch.stack(good), neighbors)
+        write = partial(self.writer.answers, found, threshold)
+        # a thread of its own only where thumbnails are encoded
+        answers = await self._in_thread(write) if neighbors else write()
+        return self._reply(names, inputs, answers)
+
+    async def _decoded(self, given: list[Upload] | bytes) -> tuple[list[str | None], list[Tensor | RequestError]]:
+        """Names and samples."""
+        if isinstance(given, bytes):
+            rows = await self._in_thread(prepare_rows, given, self.run, self.limits)
+            return [None] * len(rows), list(rows)
+        decoding = (self._in_thread(decode_upload, upload, self.run, self.limits) for upload in given)
+        return [upload.name for upload in given], await asyncio.gather(*decoding)
 
     def _reply(
         self, names: list[str | None], inputs: list[Tensor | RequestError], answers: list[dict[str, Any]]
@@ -105,22 +123,6 @@ class Service:
             return Reply(200, content)
         count = len(told) - len(answers)
         return Reply(207, {"error": f"{count} of {len(told)} pictures cannot be read: see their answers"} | content)
-
-    async def _arrived(self, reading: Any) -> Any:
-        try:
-            async with asyncio.timeout(self.limits.seconds):
-                return await reading
-        except TimeoutError:
-            raise RequestError(
-                408, f"the request did not arrive within {self.limits.seconds:g} s: send less, or faster"
-            ) from None
-
-    async def _in_time(self, answering: Any) -> Any:
-        try:
-            async with asyncio.timeout(self.limits.seconds):
-                return await answering
-        except TimeoutError:
-            raise busy(f"and had no answer within {self.limits.seconds:g} s") from None
 
     def _in_thread(self, function: Callable[..., T], *args: Any) -> asyncio.Future[T]:
         return asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
