@@ -9,7 +9,7 @@ network. The clients share the machine with the server.
 
 Run:    .venv/bin/python benchmarks/serve_load.py --json benchmarks/results/serve-cpu.json
 On:     any CPU; about five minutes on 2 cores
-Result: benchmarks/results/serve-cpu.json, and the table in docs/serving.md
+Result: benchmarks/results/serve-cpu.json, and the table in docs/serving.md, which it writes too
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ from typing import Any, NamedTuple
 
 CLIENTS = (1, 16, 64)
 BATCHES = (64, 1)
+DOCS = Path(__file__).parent.parent / "docs/serving.md"
+START, END = "<!-- serve-cpu: written by benchmarks/serve_load.py -->", "<!-- end of serve-cpu -->"
 BURST = 1000
 
 
@@ -56,6 +58,33 @@ def main() -> None:
                 print(json.dumps(found["results"][-1]), flush=True)
     if asked.json:
         asked.json.write_text(json.dumps(found, indent=1) + "\n")
+        before, _, rest = DOCS.read_text().partition(START)
+        DOCS.write_text(f"{before}{START}\n{table(found)}\n{END}{rest.partition(END)[2]}")
+
+
+def table(found: dict[str, Any]) -> str:
+    """The figures in Markdown."""
+    lines = [
+        f"{found['date']}, {found['cpu']}, {found['cores']} cores, load average before the start "
+        f"{found['load_before']:.1f}, torch {found['torch']}, Python {found['python']}, FastAPI {found['fastapi']}, "
+        f"uvicorn {found['uvicorn']}. The clients ran on the same cores.",
+        "",
+        "| run | clients | batching | answers per s | p50, ms | p99, ms | CPU ms per request | statuses | peak MiB |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    names = {"digits": "digits, MLP, 8×8", "resnet18": "ResNet-18, 32×32"}
+    results = found["results"]
+    for run in names:
+        own = [result for result in results if result["run"] == run]
+        for rows in zip(*(result["rows"] for result in own), strict=True):
+            for result, row in zip(own, rows, strict=True):
+                statuses = ", ".join(f"{count} × {status}" for status, count in row["statuses"].items())
+                lines.append(
+                    f"| {names[run]} | {'1,000 at once' if row['clients'] == 'burst' else row['clients']} | "
+                    f"{'off' if result['batch'] == 1 else 'on'} | {row['per_second']:.0f} | {row['p50_ms']:.0f} | "
+                    f"{row['p99_ms']:.0f} | {row['cpu_ms']:.1f} | {statuses} | {result['peak_mib']:.0f} |"
+                )
+    return "\n".join(lines)
 
 
 def machine() -> dict[str, Any]:

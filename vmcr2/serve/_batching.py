@@ -97,6 +97,10 @@ class Batcher:
 
 
 def _part(near: Neighbors, rows: slice, count: int) -> Neighbors:
-    numbers = (part[rows, :count] for part in (near.cosines, near.labels, near.places))
-    names = [own[:count] for own in near.names[rows]]
-    return Neighbors(*numbers, names, near.pictures[rows, :count] if near.pictures is not None else None)
+    return Neighbors(
+        near.cosines[rows, :count],
+        near.labels[rows, :count],
+        near.places[rows, :count],
+        [own[:count] for own in near.names[rows]],
+        near.pictures[rows, :count] if near.pictures is not None else None,
+    )
