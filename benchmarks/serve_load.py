@@ -74,13 +74,13 @@ def table(found: dict[str, Any]) -> str:
     ]
     names = {"digits": "digits, MLP, 8×8", "resnet18": "ResNet-18, 32×32"}
     results = found["results"]
-    for run in names:
+    for run, name in names.items():
         own = [result for result in results if result["run"] == run]
         for rows in zip(*(result["rows"] for result in own), strict=True):
             for result, row in zip(own, rows, strict=True):
                 statuses = ", ".join(f"{count} × {status}" for status, count in row["statuses"].items())
                 lines.append(
-                    f"| {names[run]} | {'1,000 at once' if row['clients'] == 'burst' else row['clients']} | "
+                    f"| {name} | {'1,000 at once' if row['clients'] == 'burst' else row['clients']} | "
                     f"{'off' if result['batch'] == 1 else 'on'} | {row['per_second']:.0f} | {row['p50_ms']:.0f} | "
                     f"{row['p99_ms']:.0f} | {row['cpu_ms']:.1f} | {statuses} | {result['peak_mib']:.0f} |"
                 )

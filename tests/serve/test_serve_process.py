@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from command_line import in_process
+from fastapi.testclient import TestClient
 from served import GOOD, Server, server_process
 
 resource = pytest.importorskip("resource")
@@ -110,18 +112,30 @@ def test_mistakes_on_the_command_line(digits_folder: Path, tmp_path: Path, monke
     assert "must be above 0" in said(str(digits_folder), "--timeout", "0")
     assert "false-alarm rate must lie between 0 and 1" in said(str(digits_folder), "--refuse", "2")
     assert str(tmp_path / "none") in said(str(tmp_path / "none"))
-    monkeypatch.setitem(__import__("sys").modules, "fastapi", None)
-    for name in [name for name in __import__("sys").modules if name.startswith("vmcr2.serve")]:
-        monkeypatch.delitem(__import__("sys").modules, name)
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    for name in [name for name in sys.modules if name.startswith("vmcr2.serve")]:
+        monkeypatch.delitem(sys.modules, name)
     assert "pip install 'vmcr2[serve]'" in said(str(digits_folder))
 
 
-def test_other_machines_are_warned_about(digits_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_machines_are_warned_about_and_hosts_are_known(
+    digits_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import vmcr2.serve
 
-    monkeypatch.setattr(vmcr2.serve, "run_server", lambda app, listening, **_: listening.close())
-    done = in_process("serve", str(digits_folder), "--host", "0.0.0.0", "--port", "0")
-    assert done.code == 0
-    assert "there is no password" in done.err
-    quiet = in_process("serve", str(digits_folder), "--port", "0")
-    assert (quiet.code, quiet.err) == (0, "")
+    apps = []
+    monkeypatch.setattr(vmcr2.serve, "run_server", lambda app, listening, **_: apps.append(app) or listening.close())
+
+    def started(*options: str) -> tuple[str, int]:
+        """What it warns of, and its answer to somebody who calls it evil.example."""
+        done = in_process("serve", str(digits_folder), "--port", "0", *options)
+        assert done.code == 0
+        with TestClient(apps.pop()) as client:
+            return done.err, client.get("/health", headers={"host": "evil.example"}).status_code
+
+    warned, status = started("--host", "0.0.0.0")
+    assert "there is no password" in warned
+    assert status == 200
+    assert started() == ("", 421)
+    assert started("--allow-host", "Evil.example") == ("", 200)
+    assert started("--host", "0.0.0.0", "--allow-host", "good.example")[1] == 421

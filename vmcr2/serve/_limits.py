@@ -15,7 +15,7 @@ class Limits:
     samples: int = 100
     """pictures or rows"""
     pixels: int = 25_000_000
-    """of one picture: a phone's photographs pass, and decoding takes at most some 300 MB"""
+    """of one picture: a phone's photographs pass, and decoding takes at most some 400 MB"""
     neighbors: int = 50
     seconds: float = 30.0
     """for the request to arrive, and again for its answer"""
