@@ -58,8 +58,13 @@ def main() -> None:
                 print(json.dumps(found["results"][-1]), flush=True)
     if asked.json:
         asked.json.write_text(json.dumps(found, indent=1) + "\n")
-        before, _, rest = DOCS.read_text().partition(START)
-        DOCS.write_text(f"{before}{START}\n{table(found)}\n{END}{rest.partition(END)[2]}")
+        write_table(found)
+
+
+def write_table(found: dict[str, Any]) -> None:
+    """Into the page of documents, between its marks."""
+    before, _, rest = DOCS.read_text().partition(START)
+    DOCS.write_text(f"{before}{START}\n{table(found)}\n{END}{rest.partition(END)[2]}")
 
 
 def table(found: dict[str, Any]) -> str:
@@ -84,7 +89,24 @@ def table(found: dict[str, Any]) -> str:
                     f"{'off' if result['batch'] == 1 else 'on'} | {row['per_second']:.0f} | {row['p50_ms']:.0f} | "
                     f"{row['p99_ms']:.0f} | {row['cpu_ms']:.1f} | {statuses} | {result['peak_mib']:.0f} |"
                 )
+    gains = ", ".join(f"{gain(results, run):.1f} times as many on the {run} run" for run in names)
+    lines += [
+        "",
+        f"With 64 clients, batching answers {gains}. With one client there is nothing to batch: differences there are the "
+        "noise of a shared machine.",
+    ]
     return "\n".join(lines)
+
+
+def gain(results: list[dict[str, Any]], run: str) -> float:
+    """The rate with batching over the rate without, at the most clients."""
+    rates = {
+        result["batch"]: row["per_second"]
+        for result in results
+        for row in result["rows"]
+        if (result["run"], row["clients"]) == (run, str(CLIENTS[-1]))
+    }
+    return float(rates[BATCHES[0]] / rates[BATCHES[1]])
 
 
 def machine() -> dict[str, Any]:
