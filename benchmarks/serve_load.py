@@ -92,8 +92,8 @@ def table(found: dict[str, Any]) -> str:
     gains = ", ".join(f"{gain(results, run):.1f} times as many on the {run} run" for run in names)
     lines += [
         "",
-        f"With 64 clients, batching answers {gains}. With one client there is nothing to batch: differences there are the "
-        "noise of a shared machine.",
+        f"With 64 clients, batching answers {gains}. With one client there is nothing to batch: differences there are "
+        "the noise of a shared machine.",
     ]
     return "\n".join(lines)
 
