@@ -854,7 +854,7 @@ def test_a_report_without_a_confusion_matrix(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_every_command_is_there_once() -> None:
     names = [command.name or command.callback.__name__ for command in app.registered_commands if command.callback]
-    assert sorted(names) == ["evaluate", "recipes", "report", "sweep", "train"]
+    assert sorted(names) == ["evaluate", "recipes", "report", "serve", "sweep", "train"]
 
 
 @pytest.mark.parametrize(
@@ -865,6 +865,7 @@ def test_every_command_is_there_once() -> None:
         ("train", "--set lr=0.1"),
         ("train", "--resume --out"),
         ("evaluate", "vmcr2 evaluate runs/"),
+        ("serve", "vmcr2 serve runs/mine"),
         ("recipes", "vmcr2 recipes cifar100-vmcr2"),
         ("data list", "vmcr2 data list"),
         ("data verify", "vmcr2 data verify cifar100 --data"),

@@ -20,7 +20,7 @@ def serve(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     refuse: Annotated[
         float | None,
-        typer.Option(help="Refuse what is foreign, at this false-alarm rate; 0 refuses nothing.  [default: 0.05]"),
+        typer.Option(help="Refuse what is foreign, at this false-alarm rate; 0 refuses nothing; 0.05 by default."),
     ] = None,
     max_mib: Annotated[float, typer.Option(help="Most MiB of one request.")] = 32,
     max_samples: Annotated[int, typer.Option(min=1, help="Most pictures or rows of one request.")] = 100,
