@@ -97,6 +97,7 @@ LIBRARIES = {
     "runs": {"safetensors", "wandb"},  # wandb, and torch's part for tensorboard: lazily, for --log
     "bench": {"safetensors"},
     "sklearn": {"numpy", "scipy", "sklearn", "rich"},  # rich: the progress bar, where asked for
+    "serve": {"numpy", "PIL", "fastapi", "pydantic", "python_multipart", "starlette", "uvicorn"},
     "report": {"numpy", "safetensors", "matplotlib", "jinja2", "markupsafe", "PIL"},
     "cli": {"typer", "rich"},
 }

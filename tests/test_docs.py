@@ -123,6 +123,17 @@ def test_the_figures_of_own_data() -> None:
         assert f"| {held:.0f} | {streamed:.0f} | {streamed / held:.2f} |" in page
 
 
+def test_the_figures_of_serving() -> None:
+    from benchmarks.serve_load import END, START, gain, table
+
+    found = json.loads((ROOT / "benchmarks/results/serve-cpu.json").read_text())
+    assert f"{START}\n{table(found)}\n{END}" in (ROOT / "docs/serving.md").read_text()
+    assert gain(found["results"], "resnet18") > 2, "the page says that batching pays"
+    for result in found["results"]:
+        assert all(set(row["statuses"]) <= {"200", "503"} for row in result["rows"])
+        assert sum(result["rows"][-1]["statuses"].values()) == 1000
+
+
 def anchor(heading: str) -> str:
     """What GitHub makes of a heading, of letters, digits, spaces and hyphens."""
     return re.sub(r"[^\w -]", "", heading.strip().lower()).replace(" ", "-")

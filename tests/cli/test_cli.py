@@ -877,6 +877,7 @@ def test_every_command_is_there_once() -> None:
         ("train", "--resume --out"),
         ("evaluate", "vmcr2 evaluate runs/"),
         ("export", "vmcr2 export runs/mine -o model.onnx"),
+        ("serve", "vmcr2 serve runs/mine"),
         ("recipes", "vmcr2 recipes cifar100-vmcr2"),
         ("data list", "vmcr2 data list"),
         ("data verify", "vmcr2 data verify cifar100 --data"),

@@ -1,4 +1,4 @@
-"""`vmcr2 train | evaluate | predict | embed | neighbors | export | recipes | report | sweep | data | bench`."""
+"""`vmcr2 train | evaluate | predict | embed | neighbors | export | serve | recipes | report | sweep | data | bench`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from ._data import data_app
 from ._display import print_summary
 from ._export import export
 from ._report import report
+from ._serve import serve
 from ._settings import Json, Label, complain
 from ._sweep import sweep
 from ._train import train
@@ -34,6 +35,7 @@ app.add_typer(bench_app, name="bench", help="Measure speed and memory on this ma
 app.command()(train)
 app.command()(export)
 app.command()(report)
+app.command()(serve)
 app.command()(sweep)
 app.command()(predict)
 app.command()(embed)

@@ -19,9 +19,11 @@ from ._holdout import (
 from ._new_pictures import (
     Block as Block,
     Form as Form,
+    UnreadableError as UnreadableError,
     new_pictures as new_pictures,
     picture_blocks as picture_blocks,
     picture_files as picture_files,
+    picture_from_bytes as picture_from_bytes,
 )
 from ._open import open_own as open_own, open_settings as open_settings
 from ._pictures import Pictures as Pictures
