@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -198,3 +199,13 @@ def test_whatever_is_in_the_cells_rows_become_finite_numbers(rows: list[dict[str
     assert np.isfinite(found).all()
     assert Preparation.from_json_dict(json.loads(json.dumps(made.to_json_dict()))) == made
     assert set(made.inputs) | set(made.left_out) == {"p", "q", "r"}
+
+
+@pytest.mark.parametrize("rows", [[{"code": "007"}], {"code": ["007"]}, {"code": np.array(["007"])}])
+def test_a_category_that_looks_like_a_number_stays_a_text(rows: Any) -> None:
+    """Alone, without another row that shows it to be a text."""
+    made = Preparation.fit({"code": ["007", "A1", "12", "007", "A1", "12"]})
+    assert made.columns == ("code=007", "code=12", "code=A1")
+    assert made.transform(rows).tolist() == [[1, 0, 0]]
+    assert made.transform([{"code": 12}]).tolist() == [[0, 1, 0]]
+    assert made.transform([{"code": 12.0}, {"code": None}]).tolist() == [[0, 1, 0], [0, 0, 0]]

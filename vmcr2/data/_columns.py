@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -149,8 +149,10 @@ def numbers_of(cells: Sequence[str | None]) -> NDArray[np.float64] | None:
     return np.array(found, dtype=np.float64)
 
 
-def as_columns(table: Any) -> dict[str, Column]:
+def as_columns(table: Any, as_text: Collection[str] = ()) -> dict[str, Column]:
     """Named columns of a mapping, a pandas DataFrame, a list of dicts, or an array (names "0", "1", …).
+
+    Columns ``as_text`` stay texts, even if all of them look like numbers: a category "007" is not the number 7.
 
     >>> sorted(as_columns([{"age": 3, "colour": "red"}, {"age": 4}]))
     ['age', 'colour']
@@ -172,7 +174,7 @@ def as_columns(table: Any) -> dict[str, Column]:
             )
         pairs = [(str(at), array[:, at]) for at in range(array.shape[1])]
     refuse_twins([name for name, _ in pairs], "the table")
-    columns = {name: as_column(values) for name, values in pairs}
+    columns = {name: _text_column(values) if name in as_text else as_column(values) for name, values in pairs}
     sizes = {name: len(column) for name, column in columns.items()}
     if len(set(sizes.values())) > 1:
         few, many = min(sizes, key=sizes.__getitem__), max(sizes, key=sizes.__getitem__)
@@ -180,6 +182,13 @@ def as_columns(table: Any) -> dict[str, Column]:
             f"the column {few} has {sizes[few]} values but {many} has {sizes[many]}: give every column one per row"
         )
     return columns
+
+
+def _text_column(values: Any) -> Column:
+    if isinstance(values, Column) or (isinstance(values, np.ndarray | Tensor) and values.ndim != 1):
+        return as_column(values)
+    cells = values.tolist() if hasattr(values, "tolist") else list(values)
+    return Column("text", _objects([None if _absent(cell) else text_of(cell) for cell in cells]))
 
 
 def refuse_twins(names: Sequence[str], where: str) -> None:

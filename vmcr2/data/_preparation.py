@@ -122,7 +122,7 @@ class Preparation:
 
         Columns that training did not have are ignored; a sentence about them is appended to ``notes``.
         """
-        table = as_columns(columns)
+        table = as_columns(columns, as_text={own.name for own in self.prepared if own.kind == "category"})
         absent = [own.name for own in self.prepared if own.name not in table]
         if absent:
             raise DataError(

@@ -1,0 +1,157 @@
+"""The README's story, command by command: from a folder of pictures to a run, a file for others, and a server."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from page_browser import Browser
+from PIL import Image
+
+ROOT = Path(__file__).parents[1]
+NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+DROP = """
+const bytes = Uint8Array.from(atob(arguments[0]), (letter) => letter.charCodeAt(0));
+const transfer = new DataTransfer();
+transfer.items.add(new File([bytes], "one.png", { type: "image/png" }));
+document.getElementById("drop").dispatchEvent(
+  new DragEvent("drop", { bubbles: true, cancelable: true, dataTransfer: transfer }));
+"""
+
+
+def commands() -> list[list[str]]:
+    """Of the block that starts with `vmcr2 train photos --out`, without comments."""
+    (block,) = re.findall(r"```sh\n(vmcr2 train photos --out.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    return [shlex.split(line, comments=True)[1:] for line in block.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """photos/ with every third digit in class folders; new/ with a usual one of the others, and noise."""
+    from sklearn.datasets import load_digits
+
+    folder = tmp_path_factory.mktemp("story")
+    pixels, labels = load_digits(return_X_y=True)
+    for at, (row, label) in enumerate(zip(pixels[::3], labels[::3], strict=True)):
+        target = folder / "photos" / NAMES[label]
+        target.mkdir(parents=True, exist_ok=True)
+        picture(row).save(target / f"{at}.png")
+    (folder / "new").mkdir()
+    ones = pixels[1::3][labels[1::3] == 1]
+    usual = np.linalg.norm(ones - ones.mean(axis=0), axis=1).argmin()
+    picture(ones[usual]).save(folder / "new" / "one.png")
+    for at, noise in enumerate(np.random.default_rng(0).integers(0, 256, (20, 8, 8), dtype=np.uint8)):
+        Image.fromarray(noise).save(folder / "new" / f"noise{at}.png")
+    return folder
+
+
+def picture(row: Any) -> Image.Image:
+    return Image.fromarray(np.rint(row * (255 / 16)).astype(np.uint8).reshape(8, 8))
+
+
+def environment(place: Path) -> dict[str, str]:
+    own = {"VMCR2_CACHE": str(place / "cache"), "PYTHONPATH": str(ROOT), "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
+    return {**os.environ, **own, "CUDA_VISIBLE_DEVICES": ""}
+
+
+def run(place: Path, words: list[str]) -> str:
+    command = [sys.executable, "-m", "vmcr2", *words]
+    done = subprocess.run(command, cwd=place, env=environment(place), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{words}: {done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def said(place: Path) -> dict[str, str]:
+    """What every command has printed, but for the last one, which does not end."""
+    return {" ".join(words): run(place, words) for words in commands()[:-1]}
+
+
+@pytest.fixture(scope="module")
+def answers(place: Path, said: dict[str, str]) -> dict[str, dict[str, str]]:
+    assert len(said) == 6
+    with (place / "answers.csv").open(newline="") as stream:
+        return {row["input"]: row for row in csv.DictReader(stream)}
+
+
+def test_the_block_tells_the_whole_story() -> None:
+    verbs = [words[0] for words in commands()]
+    assert verbs == ["train", "predict", "predict", "embed", "neighbors", "export", "serve"]
+
+
+def test_a_new_picture_is_known_and_noise_is_refused(said: dict[str, str], answers: dict[str, Any]) -> None:
+    """Of 6 seeds: "one" has at least 0.99 and a novelty of at most 0.05; of 20 pictures of noise 10 are refused at least.
+
+    Their novelty is at least 0.34. From 480 pictures, 48 are set aside, so that the threshold is a rough one.
+    """
+    known = answers["new/one.png"]
+    noise = [row for name, row in answers.items() if "noise" in name]
+    assert len(noise) == 20
+    assert known["class"] == "one"
+    assert float(known["probability"]) > 0.9
+    assert known["refused"] == "False"
+    assert float(known["novelty"]) < 0.15 < min(float(row["novelty"]) for row in noise)
+    assert sum(row["refused"] == "True" for row in noise) >= 4
+    assert re.search(r"new/one\.png +one +0\.\d+", said["predict runs/mine new/one.png"])
+
+
+def test_features_and_neighbours_are_there(place: Path, said: dict[str, str], answers: dict[str, Any]) -> None:
+    with np.load(place / "features.npz") as found:
+        assert found["features"].shape == (599, 128)
+        assert len(found["names"]) == 599
+    (line,) = said["neighbors runs/mine new/one.png -o nearest.png"].splitlines()
+    assert line.startswith("new/one.png: one ")
+    with Image.open(place / "nearest.png") as sheet:
+        assert sheet.width > 500
+
+
+def test_onnxruntime_says_the_same(place: Path, answers: dict[str, dict[str, str]]) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    session = onnxruntime.InferenceSession(place / "model.onnx")
+    names = json.loads(session.get_modelmeta().custom_metadata_map["class_names"])
+    for name, row in answers.items():
+        pixels = np.asarray(Image.open(place / name))[None, None]
+        label, probabilities, novelty, _ = session.run(None, {session.get_inputs()[0].name: pixels})
+        assert names[int(label[0])] == row["class"]
+        assert float(probabilities.max()) == pytest.approx(float(row["probability"]), abs=1e-4)
+        assert float(novelty[0]) == pytest.approx(float(row["novelty"]), abs=1e-4)
+
+
+@pytest.fixture
+def served(place: Path, answers: Any) -> Iterator[str]:
+    """The address of `vmcr2 serve runs/mine`, on a port that is free."""
+    pytest.importorskip("fastapi")
+    words = [sys.executable, "-u", "-m", "vmcr2", *commands()[-1], "--port", "0"]
+    process = subprocess.Popen(words, cwd=place, env=environment(place), stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        found = next((m for line in process.stdout if (m := re.search(r"http://127\.0\.0\.1:\d+", line))), None)
+        assert found is not None, "the server has not said where it is"
+        yield found[0]
+    finally:
+        process.terminate()
+        assert process.wait(30) == 0
+
+
+@pytest.mark.browser
+def test_the_page_shows_it(served: str, browser: Browser, place: Path, answers: dict[str, dict[str, str]]) -> None:
+    browser.open(f"{served}/")
+    browser.ask(DROP, base64.b64encode((place / "new" / "one.png").read_bytes()).decode())
+    browser.wait_for("return document.querySelectorAll('#answers > article').length > 0")
+    text = browser.ask("return document.querySelector('#answers > article').innerText")
+    assert "one" in text.replace("one.png", "")
+    shown = f"{100 * float(answers['new/one.png']['probability']):.1f} %"
+    assert shown in text
+    assert browser.ask("return document.querySelectorAll('#answers > article img').length") >= 3
+    assert not browser.complaints()
