@@ -18,7 +18,7 @@ from ..training import Numerics
 from ._config import Config
 from ._folder import RunFolder, read_tensors
 from ._inputs import InputForm, embedded
-from ._new_class import with_class
+from ._new_class import fairness, with_class
 
 
 class Listener(Protocol):
@@ -97,7 +97,9 @@ class Run:
                 ones are refused: their name is None, their number −1.
         """
         features = self.features(inputs)
-        if self.readout == SUBSPACE or self.head is None:
+        if self.added:
+            found = self.answers_of(features).labels
+        elif self.readout == SUBSPACE or self.head is None:
             found = self.classifier.predict(features)
         else:
             with torch.no_grad():
@@ -155,7 +157,9 @@ class Run:
     def add_class(self, name: str, inputs: Any) -> Run:
         """The same run with one class more, which the network has not seen: a subspace is fitted to these samples.
 
-        From then on the run predicts by the nearest subspace. Nothing is written.
+        From then on the run predicts by the nearest subspace, and the residuals of added classes count less, so that a
+        class of few samples is found too. All added classes together take about 5 % of known samples at most; this
+        needs a calibrated run. Nothing is written. docs/new-classes.md says how well it works.
         """
         return with_class(self, name, self.features(inputs))
 
@@ -173,7 +177,8 @@ class Run:
         novelty_by = SUBSPACE if by == SUBSPACE or self.config.objective.separates else HEAD
         temperature = self.confidence.temperatures[by] if self.confidence is not None else 1.0
         head = self.head if by == HEAD else None
-        return Readout(self.classifier.bases, head, by=by, novelty_by=novelty_by, temperature=temperature)
+        fair = fairness(self)._asdict() if self.added else {}
+        return Readout(self.classifier.bases, head, by=by, novelty_by=novelty_by, temperature=temperature, **fair)
 
     def _calibrated(self) -> Confidence:
         if self.confidence is None:
@@ -197,5 +202,7 @@ class Run:
 def learned_confidence(run: Run, features: Tensor, labels: Tensor, origin: str) -> Confidence:
     """What these samples say of every way in which the run can predict."""
     ways = [SUBSPACE] if run.head is None or run.added else [SUBSPACE, HEAD]
-    uncalibrated = replace(run, confidence=None)
-    return Confidence.learn([uncalibrated.readout_by(by) for by in ways], features, labels, origin)
+    known = features[labels.to(features.device) < len(run.class_names) - len(run.added)]
+    start = Confidence(origin, dict.fromkeys(ways, 1.0), {}, known.float().cpu())
+    before = replace(run, confidence=start)
+    return Confidence.learn([before.readout_by(by) for by in ways], features, labels, origin, known)
