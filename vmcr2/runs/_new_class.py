@@ -34,12 +34,16 @@ class Fairness(NamedTuple):
     gains: Tensor
 
 
-def with_class(run: Run, name: str, features: Tensor) -> Run:
-    """The run with the class ``name`` beside its own; (n, d) are features of samples of it."""
+def check_new_name(run: Run, name: str) -> None:
+    """A class needs a name that the run does not have."""
     if not isinstance(name, str) or not name.strip():
         raise UserError(f"a class needs a name, got {name!r}")
     if name in run.class_names:
         raise UserError(f"the run has a class {name} already: choose another name")
+
+
+def with_class(run: Run, name: str, features: Tensor) -> Run:
+    """The run with the class ``name`` beside its own; (n, d) are features of samples of it."""
     bases, energies = run.classifier.bases, run.classifier.energies
     features = features.float()
     new_basis, new_energies = _subspace(features, bases.shape[2])

@@ -18,7 +18,7 @@ from ..training import Numerics
 from ._config import Config
 from ._folder import RunFolder, read_tensors
 from ._inputs import InputForm, embedded
-from ._new_class import fairness, with_class
+from ._new_class import check_new_name, fairness, with_class
 
 
 class Listener(Protocol):
@@ -161,6 +161,7 @@ class Run:
         class of few samples is found too. All added classes together take about 5 % of known samples at most; this
         needs a calibrated run. Nothing is written. docs/new-classes.md says how well it works.
         """
+        check_new_name(self, name)
         return with_class(self, name, self.features(inputs))
 
     @property
