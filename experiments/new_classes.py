@@ -21,7 +21,7 @@ import torch
 
 from ._study import RESULTS, run_all, save, table
 
-PICTURES = (1, 5, 20, 200)
+PICTURES = {"digits": (), "mnist": (1, 5, 20, 200), "cifar100": (1, 5, 20)}
 DRAWS = 10
 REFUSED = 0.05
 NAMES = {
@@ -90,17 +90,20 @@ def one(job: Job, work: Path, folders: dict[str, str]) -> dict[str, Any]:
         own = {"objective": job.objective, "seed": job.seed, "device": "cpu"}
         config = vmcr2.recipe("auto", data=source, **own, **SETTINGS[job.data])
         run = vmcr2.fit(config, source=source, out=work / job.folder)
-    foreign = torch.isin(test.labels, left_out)
+    features = run.features(test.inputs)
+    refused = (run.answers_of(features).novelty.double() > run.threshold(REFUSED)).double().cpu()
     result = {
         **job._asdict(),
         "model": run.config.model.name,
         "epochs": run.config.optim.epochs,
         "training_pictures": run.summary["train_images"],
+        "calibration_samples": run.summary["calibration_samples"],
         "known_accuracy": run.summary["readout_accuracy"],
-        "refused_known": _refused(run, test.inputs[known]),
-        "refused_left_out": _refused(run, test.inputs[foreign]),
+        "refused_known": float(refused[known].mean()),
+        "refused_left_out": float(refused[~known].mean()),
     }
-    return result | {"added_with": _draws(job, run, train, test, names) if job.data != "digits" else {}}
+    truth = [names[label] for label in test.labels]
+    return result | {"added_with": _draws(job, run, train, names, features, truth)}
 
 
 def _parts(job: Job, folders: dict[str, str]) -> tuple[Any, Any, tuple[str, ...]]:
@@ -119,24 +122,25 @@ def _refused(run: Any, pictures: Any) -> float:
     return float((run.predict(pictures, labels=True, refuse=REFUSED) < 0).double().mean())
 
 
-def _draws(job: Job, run: Any, train: Any, test: Any, names: tuple[str, ...]) -> dict[str, list[dict[str, float]]]:
-    """For every n, the accuracies of ten draws."""
+def _draws(
+    job: Job, run: Any, train: Any, names: tuple[str, ...], features: Any, truth: list[str]
+) -> dict[str, list[dict[str, float]]]:
+    """For every n, the figures of ten draws. ``truth`` are the test pictures' classes."""
     added = [names[j] for j in job.added]
     places = {name: at for at, name in enumerate((*run.class_names, *added))}
-    truth = torch.tensor([places.get(names[j], -1) for j in test.labels])
-    features, truth = run.features(test.inputs[truth >= 0]), truth[truth >= 0]
-    new = truth >= len(run.class_names)
+    labels = torch.tensor([places.get(name, -1) for name in truth])
+    features, labels = features[labels >= 0], labels[labels >= 0]
+    new = labels >= len(run.class_names)
     found: dict[str, list[dict[str, float]]] = {}
-    for n in PICTURES:
+    for n in PICTURES[job.data]:
         for draw in range(DRAWS):
             random, larger = torch.Generator().manual_seed(draw), run
             for j, name in zip(job.added, added, strict=True):
                 own = torch.where(train.labels == j)[0]
-                larger = larger.add_class(
-                    name, train.inputs[own[torch.randperm(len(own), generator=random)[:n]].sort().values]
-                )
+                chosen = own[torch.randperm(len(own), generator=random)[:n]]
+                larger = larger.add_class(name, train.inputs[chosen])
             answers = larger.answers_of(features)
-            right = (answers.labels.cpu() == truth).double()
+            right = (answers.labels.cpu() == labels).double()
             refused = (answers.novelty.double().cpu() > larger.threshold(REFUSED)).double()
             figures = {"new": right[new], "known": right[~new], "refused_new": refused[new]}
             found.setdefault(str(n), []).append({key: float(values.mean()) for key, values in figures.items()})
@@ -156,30 +160,29 @@ def _spread(values: list[float]) -> str:
 
 
 def tables(runs: list[dict[str, Any]]) -> list[str]:
-    """Markdown: accuracies with added classes; refusal."""
+    """Markdown: accuracies with added classes; what is refused."""
+    columns = (1, 5, 20, 200)
     rows, refused = [], []
-    for data, objective in _groups(runs):
-        own = _of(runs, data, objective)
+    for data, objective in dict.fromkeys((run["data"], run["objective"]) for run in runs):
+        own = [run for run in runs if (run["data"], run["objective"]) == (data, objective)]
         name = f"{TITLES[data]}, {NAMES[objective]}"
-        if own[0]["added_with"]:
-            cells = []
-            for n in map(str, PICTURES):
-                draws = [draw for run in own for draw in run["added_with"][n]]
-                new, known = ([draw[key] for draw in draws] for key in ("new", "known"))
-                cells.append(f"{_spread(new)}; {sum(known) / len(known):.3f}")
-            rows.append([name, f"{sum(run['known_accuracy'] for run in own) / len(own):.3f}", *cells])
-        before = [_spread([run[key] for run in own]) for key in ("refused_known", "refused_left_out")]
-        after = [
-            f"{sum(values) / len(values):.2f}" if values else "–"
-            for n in map(str, PICTURES)
-            for values in [[draw["refused_new"] for run in own for draw in run["added_with"].get(n, [])]]
-        ]
-        refused.append([name, *before, *after])
-    heads = [f"{n} picture{'s' if n > 1 else ''}" for n in PICTURES]
+        draws = [[draw for run in own for draw in run["added_with"].get(str(n), [])] for n in columns]
+        if any(draws):
+            before = np.mean([run["known_accuracy"] for run in own])
+            rows.append([name, f"{before:.3f}", *map(_accuracies, draws)])
+        shares = [_spread([run[key] for run in own]) for key in ("refused_known", "refused_left_out")]
+        later = [f"{np.mean([draw['refused_new'] for draw in some]):.2f}" if some else "–" for some in draws]
+        refused.append([name, *shares, *later])
+    heads = [f"{n} picture{'s' if n > 1 else ''}" for n in columns]
     return [
-        table(["new classes ± std; known classes", "known before", *heads], rows),
+        table(["found of new classes; known classes", "known before", *heads], rows),
         table(["refused at 0.05", "known", "left out", *(f"added, {head}" for head in heads)], refused),
     ]
+
+
+def _accuracies(draws: list[dict[str, float]]) -> str:
+    new, known = ([draw[key] for draw in draws] for key in ("new", "known"))
+    return f"{_spread(new)}; {np.mean(known):.3f}" if draws else "–"
 
 
 def main() -> None:

@@ -201,7 +201,7 @@ def test_a_name_is_taken_once(trained: Trained) -> None:
 
 def test_it_needs_pictures(trained: Trained) -> None:
     for nothing in ([], trained.examples["0"][:0]):
-        with pytest.raises(UserError, match="no (pictures|samples)"):
+        with pytest.raises(UserError, match=r"no (pictures|samples)"):
             trained.run.add_class("new", nothing)
 
 
