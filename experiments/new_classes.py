@@ -147,14 +147,6 @@ def _draws(
     return found
 
 
-def _of(runs: list[dict[str, Any]], data: str, objective: str) -> list[dict[str, Any]]:
-    return [run for run in runs if (run["data"], run["objective"]) == (data, objective)]
-
-
-def _groups(runs: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    return list(dict.fromkeys((run["data"], run["objective"]) for run in runs))
-
-
 def _spread(values: list[float]) -> str:
     return f"{np.mean(values):.2f} ± {np.std(values):.2f}"
 

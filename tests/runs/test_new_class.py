@@ -82,7 +82,7 @@ def test_bare_residuals_would_not_find_it(trained: Trained) -> None:
 def test_the_known_classes_lose_little(trained: Trained) -> None:
     before = known_accuracy(trained.run, trained)
     for n in (1, 5, 20):
-        # 0.05 is promised on average; 0.055 was the largest loss
+        # about 0.03 is promised
         assert known_accuracy(with_both(trained, n), trained) > before - 0.12
 
 
@@ -93,7 +93,7 @@ def test_of_the_calibration_samples_no_more_than_promised_go_over(trained: Train
     for n in (1, 5, 20, 100):
         run = with_both(trained, n)
         taken = run.answers_of(features).labels >= len(trained.run.class_names)
-        assert float(taken.double().mean()) <= 0.05
+        assert float(taken.double().mean()) <= 0.03
 
 
 def test_probabilities_stay_sensible(trained: Trained) -> None:
@@ -167,7 +167,7 @@ def test_it_can_be_calibrated_again_with_the_new_classes(trained: Trained) -> No
     assert again.confidence is not None
     assert again.confidence.samples == half + 40
     assert again.confidence.features is not None
-    assert len(again.confidence.features) == half  # of trained classes
+    assert 0.9 * half < len(again.confidence.features) <= half  # of trained classes, and right
     assert share_found(again, trained) > 0.9
     rest = trained._replace(known=trained.known[half:], known_labels=trained.known_labels[half:])
     assert known_accuracy(again, rest) > known_accuracy(trained.run, rest) - 0.12

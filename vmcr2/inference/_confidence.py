@@ -26,7 +26,7 @@ class Confidence:
     novelties: dict[str, Tensor]
     """by what novelty goes by, "head" or "subspace": that of every sample, ascending"""
     features: Tensor | None = None
-    """(n, d) of the samples of trained classes: with them a class that is added is compared fairly"""
+    """(n, d) of the samples that the trained subspaces had right: they say how many an added class would take"""
 
     @classmethod
     def learn(
@@ -34,7 +34,7 @@ class Confidence:
     ) -> Confidence:
         """From features and classes of samples that were not trained on. One read-out for each way to predict.
 
-        ``known`` are the features to keep, of trained classes; all by default.
+        ``known`` are the features to keep; all by default.
         """
         temperatures, novelties = {}, {}
         for readout in readouts:
@@ -44,7 +44,7 @@ class Confidence:
             novelties[readout.novelty_by] = (
                 readout.at(found.temperature).in_blocks(features).novelty.double().sort().values.cpu()
             )
-        return cls(origin, temperatures, novelties, (features if known is None else known).float().cpu())
+        return cls(origin, temperatures, novelties, features.float().cpu() if known is None else known)
 
     @property
     def samples(self) -> int:

@@ -2,7 +2,7 @@
 
 A subspace of a few samples has few dimensions and leaves much of its own class outside. Compared by bare residuals,
 almost nothing would be nearest to it. So the residual of an added class is multiplied by a number up to 1: as small as
-it can be while, of the samples that the run was calibrated on, at most a small share would go over to added classes.
+it can be while few known samples go over to added classes. The samples that the run was calibrated on say how many.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from ..functional import class_subspaces, subspace_residuals
 if TYPE_CHECKING:
     from ._run import Run
 
-_TAKEN = 0.05
-"""The share of known samples that all added classes together may take. docs/new-classes.md says how it was chosen."""
+_TAKEN = 0.03
+"""Of the known samples that were right, the share that all added classes together may take: docs/new-classes.md."""
 _FOLDS = 20
 _TINY = 1e-7  # below what float32 can say of a residual
 
@@ -51,6 +51,7 @@ def with_class(run: Run, name: str, features: Tensor) -> Run:
     # the subspaces of all classes have one shape: columns that are zero catch nothing
     basis, energy = bases.new_zeros(1, *bases.shape[1:]), energies.new_zeros(1, energies.shape[1])
     basis[0, :, :count] = new_basis
+    # the samples themselves lie inside: the energies sum to what is expected of others
     energy[0, :count] = new_energies * (_share_inside(features, bases.shape[2]) / new_energies.sum())
     classifier = NearestSubspace(len(bases) + 1, bases.shape[2])
     classifier.subspace_bases = torch.cat([bases, basis])
@@ -74,9 +75,11 @@ def fairness(run: Run) -> Fairness:
         return Fairness(scales, gains)
     residuals = subspace_residuals(known.to(bases.device), bases)
     own = residuals[:, :-added].amin(1, keepdim=True).clamp_min(_TINY)
-    ratios = (own / residuals[:, -added:].clamp_min(_TINY)).sort(0).values
-    rank = math.ceil((len(known) + 1) * (1 - _TAKEN / added))  # as in conformal prediction
-    scales[-added:] = ratios[min(rank, len(known)) - 1].clamp_max(1.0)
+    ratios = own / residuals[:, -added:].clamp_min(_TINY)  # a sample goes over where this is above the scale
+    # one rank for all added classes: a sample is lost if any of them takes it; the quantile is conformal prediction's
+    ranks = ratios.argsort(0).argsort(0).amax(1).sort().values
+    place = ranks[min(math.ceil((len(known) + 1) * (1 - _TAKEN)), len(known)) - 1]
+    scales[-added:] = ratios.sort(0).values[place].clamp_max(1.0)
     # a typical sample of the new class gets the novelty of a typical known one
     inside = run.classifier.energies[-added:].sum(1)
     gains[-added:] = ((1.0 - own.mean()) / inside.clamp_min(_TINY)).clamp_min(1.0)

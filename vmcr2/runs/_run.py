@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from .._shared import UserError
 from ..classifiers import NearestSubspace
+from ..functional import nearest_subspace
 from ..inference import HEAD, SUBSPACE, Answers, Confidence, KeptSamples, Neighbors, Readout
 from ..training import Numerics
 from ._config import Config
@@ -158,8 +159,8 @@ class Run:
         """The same run with one class more, which the network has not seen: a subspace is fitted to these samples.
 
         From then on the run predicts by the nearest subspace, and the residuals of added classes count less, so that a
-        class of few samples is found too. All added classes together take about 5 % of known samples at most; this
-        needs a calibrated run. Nothing is written. docs/new-classes.md says how well it works.
+        class of few samples is found too: all of them together take at most about 3 % of the known samples that were
+        right. This needs a calibrated run. Nothing is written. docs/new-classes.md says how well it works.
         """
         check_new_name(self, name)
         return with_class(self, name, self.features(inputs))
@@ -203,7 +204,8 @@ class Run:
 def learned_confidence(run: Run, features: Tensor, labels: Tensor, origin: str) -> Confidence:
     """What these samples say of every way in which the run can predict."""
     ways = [SUBSPACE] if run.head is None or run.added else [SUBSPACE, HEAD]
-    known = features[labels.to(features.device) < len(run.class_names) - len(run.added)]
-    start = Confidence(origin, dict.fromkeys(ways, 1.0), {}, known.float().cpu())
+    trained = run.classifier.bases[: len(run.class_names) - len(run.added)]
+    known = features[nearest_subspace(features, trained) == labels.to(features.device)].float().cpu()
+    start = Confidence(origin, dict.fromkeys(ways, 1.0), {}, known)
     before = replace(run, confidence=start)
     return Confidence.learn([before.readout_by(by) for by in ways], features, labels, origin, known)
