@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,3 +43,14 @@ def test_a_network_is_measured_on_what_it_has_not_seen(tmp_path: Path, monkeypat
     assert all(draw["known"] > 0.75 for draws in result["added_with"].values() for draw in draws)
     again = study.one(job, tmp_path, {})  # the finished run is taken
     assert again == result
+
+
+def test_the_documents_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/new-classes.md").read_text(), re.DOTALL)
+    scope: dict[str, Any] = {}
+    exec(code, scope)
+    right = [name == str(int(label)) for name, label in zip(scope["names"], scope["test"].labels, strict=True)]
+    assert sum(right) > 0.85 * len(right)
+    new = [ok for ok, label in zip(right, scope["test"].labels.tolist(), strict=True) if label in (0, 6)]
+    assert sum(new) > 0.8 * len(new)
