@@ -99,8 +99,15 @@ class Readout(nn.Module):
 
     def at(self, temperature: float) -> Readout:
         """The same read-out at another temperature."""
-        own = {"by": self.by, "novelty_by": self.novelty_by, "scales": self.scales, "gains": self.gains}
-        return Readout(self.bases, self.head, temperature=temperature, **own)
+        return Readout(
+            self.bases,
+            self.head,
+            by=self.by,
+            novelty_by=self.novelty_by,
+            temperature=temperature,
+            scales=self.scales,
+            gains=self.gains,
+        )
 
     @torch.no_grad()
     def in_blocks(self, z: Tensor) -> Answers:
