@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -99,6 +100,7 @@ def one(job: Job, work: Path, folders: dict[str, str]) -> dict[str, Any]:
         "training_pictures": run.summary["train_images"],
         "calibration_samples": run.summary["calibration_samples"],
         "known_accuracy": run.summary["readout_accuracy"],
+        "known_accuracy_of_subspaces": run.summary["test_accuracy"],
         "refused_known": float(refused[known].mean()),
         "refused_left_out": float(refused[~known].mean()),
     }
@@ -142,7 +144,10 @@ def _draws(
             answers = larger.answers_of(features)
             right = (answers.labels.cpu() == labels).double()
             refused = (answers.novelty.double().cpu() > larger.threshold(REFUSED)).double()
+            bare = replace(larger, confidence=None).answers_of(features)  # residuals as they are
+            bare_right = (bare.labels.cpu() == labels).double()
             figures = {"new": right[new], "known": right[~new], "refused_new": refused[new]}
+            figures |= {"bare_new": bare_right[new], "bare_known": bare_right[~new]}
             found.setdefault(str(n), []).append({key: float(values.mean()) for key, values in figures.items()})
     return found
 
@@ -160,20 +165,24 @@ def tables(runs: list[dict[str, Any]]) -> list[str]:
         name = f"{TITLES[data]}, {NAMES[objective]}"
         draws = [[draw for run in own for draw in run["added_with"].get(str(n), [])] for n in columns]
         if any(draws):
-            before = np.mean([run["known_accuracy"] for run in own])
-            rows.append([name, f"{before:.3f}", *map(_accuracies, draws)])
+            keys = ("known_accuracy", "known_accuracy_of_subspaces")
+            before = [f"{np.mean([run[key] for run in own]):.3f}" for key in keys]
+            rows.append([name, *before, *(_accuracies(some, "new", "known") for some in draws)])
+            if objective == "ce+mcr2":
+                bare = (_accuracies(some, "bare_new", "bare_known") for some in draws)
+                rows.append(["the same, by bare residuals", *before, *bare])
         shares = [_spread([run[key] for run in own]) for key in ("refused_known", "refused_left_out")]
         later = [f"{np.mean([draw['refused_new'] for draw in some]):.2f}" if some else "–" for some in draws]
         refused.append([name, *shares, *later])
     heads = [f"{n} picture{'s' if n > 1 else ''}" for n in columns]
     return [
-        table(["found of new classes; known classes", "known before", *heads], rows),
+        table(["found of new classes; known classes", "known before", "by subspaces", *heads], rows),
         table(["refused at 0.05", "known", "left out", *(f"added, {head}" for head in heads)], refused),
     ]
 
 
-def _accuracies(draws: list[dict[str, float]]) -> str:
-    new, known = ([draw[key] for draw in draws] for key in ("new", "known"))
+def _accuracies(draws: list[dict[str, float]], *keys: str) -> str:
+    new, known = ([draw[key] for draw in draws] for key in keys)
     return f"{_spread(new)}; {np.mean(known):.3f}" if draws else "–"
 
 
