@@ -39,7 +39,7 @@ def main() -> float:
     config = vmcr2.recipe("auto", data=source, epochs=30, device="cpu")
     with tempfile.TemporaryDirectory() as folder:
         run = vmcr2.fit(config, source=source, out=f"{folder}/run")
-        first = run.class_names[int(run.predict(source.test().images[:1]))]
+        (first,) = run.predict(source.test().images[:1])
     accuracy = float(run.summary["readout_accuracy"])
     print(f"{source.num_classes} classes ({', '.join(source.class_names[:3])}, …), test accuracy {accuracy:.4f}")
     print(f"the first test picture is a {first}; it was labelled {NAMES[test[0]['label']]}")

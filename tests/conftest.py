@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 import torch
+from page_browser import Browser, open_browser
 from seeds import SEED
 
 torch.set_num_threads(int(os.environ.get("VMCR2_TEST_THREADS", "1")))
@@ -46,3 +48,9 @@ def _on_the_cpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Packed pictures of tests do not go to the person's own cache; what one test packs, others may use."""
     monkeypatch.setenv("VMCR2_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with open_browser() as opened:
+        yield opened

@@ -26,7 +26,7 @@ def quick(objective: str = "vmcr2", **changes: Any) -> Config:
 
 def prepared(objective: str, device: str = "cpu", **settings: Any) -> Trainer:
     """In training mode, latched where the objective latches. Settings are those of the recipe, or these."""
-    config = recipe("digits", objective=objective, device=device, **settings)
+    config = recipe("digits", objective=objective, device=device, **{"calibration_share": 0.0} | settings)
     made = Trainer(config, open_data("digits"), torch.device(device))
     made.step.begin(0)
     made.objective.latch(made.step.embed(), made.step.samples.labels)
@@ -53,6 +53,7 @@ def weights_of(made: Trainer) -> list[Tensor]:
 
 RUN_FILES = {
     ".lock",
+    "calibration.safetensors",
     "config.json",
     "manifest.json",
     "metrics.jsonl",
@@ -61,6 +62,7 @@ RUN_FILES = {
     "objective.safetensors",
     "subspaces.safetensors",
     "evaluation.safetensors",
+    "kept_samples.safetensors",
     "checkpoint/last.safetensors",
 }
 """What a finished run of V-MCR² leaves in its folder."""

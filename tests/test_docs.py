@@ -44,12 +44,29 @@ def test_the_estimators_as_the_documents_show_them() -> None:
 
 def test_predictions_as_the_documents_show_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/data.md").read_text(), re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/using.md").read_text(), re.DOTALL)
     scope: dict[str, Any] = {}
     exec(code, scope)
     right = (scope["labels"] == scope["open_data"]("digits").test().labels).double().mean().item()
     assert right == scope["run"].summary["test_accuracy"] > 0.9
     assert scope["similar"].diagonal().sub(1).abs().max() < 1e-5
+    assert scope["names"] == [str(label) for label in scope["labels"].tolist()]
+    assert set(scope["careful"]) == {*scope["names"], None}
+    assert scope["nearest"].names[0][0] == scope["names"][0]
+
+
+def test_the_figures_of_calibration() -> None:
+    from statistics import mean
+
+    from experiments.calibration import PAGE, page
+
+    result = json.loads((ROOT / "experiments/results/calibration.json").read_text())
+    text = PAGE.read_text()
+    assert text == page(result["runs"]), "python -m experiments.calibration --table writes it"
+    refused = result["refused_over_splits"]
+    assert f"Over {len(refused)} divisions of digits" in text
+    assert f"exact MCR² refused {mean(refused):.3f}" in text
+    assert f"(from {min(refused):.3f} to {max(refused):.3f})" in text
 
 
 def test_own_data_as_the_documents_show_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,6 +76,29 @@ def test_own_data_as_the_documents_show_them(tmp_path: Path, monkeypatch: pytest
     exec(code, scope)
     truth = [scope["source"].class_names[j] for j in scope["source"].test().labels]
     assert sum(a == b for a, b in zip(scope["names"], truth, strict=True)) > 0.95 * len(truth)
+
+
+def test_watching_as_the_documents_show_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Over five seeds ΔR passed 20 after 16 of the 100 epochs."""
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/watching.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    scope: dict[str, Any] = {}
+    exec(code, scope)
+    run = scope["run"]
+    assert run.summary["stopped_by"] == "callback"
+    assert 4 < run.summary["epochs"] < 60
+    assert run.summary["train_delta_r"] > 20
+    said = capsys.readouterr().out
+    assert said.startswith("runs/watched: epochs 1 to 100\n1 ")
+    assert said.endswith(f"{run.summary['epochs']} {run.summary['train_delta_r']}\n")
+    # every figure of a record is in the page's table
+    table = page[page.index("| key |") :]
+    records = [json.loads(line) for line in Path("runs/watched/metrics.jsonl").read_text().splitlines()]
+    named = set(re.findall(r"`(\w+)`", table))
+    assert {name for record in records for name in record} - named == {"codes_trace"}
 
 
 def test_the_own_network_of_the_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,6 +121,17 @@ def test_the_figures_of_own_data() -> None:
     for result in json.loads((results / "stream-cpu.json").read_text())["results"]:
         held, streamed = (row["images_per_second"] for row in result["rows"].values())
         assert f"| {held:.0f} | {streamed:.0f} | {streamed / held:.2f} |" in page
+
+
+def test_the_figures_of_serving() -> None:
+    from benchmarks.serve_load import END, START, gain, table
+
+    found = json.loads((ROOT / "benchmarks/results/serve-cpu.json").read_text())
+    assert f"{START}\n{table(found)}\n{END}" in (ROOT / "docs/serving.md").read_text()
+    assert gain(found["results"], "resnet18") > 2, "the page says that batching pays"
+    for result in found["results"]:
+        assert all(set(row["statuses"]) <= {"200", "503"} for row in result["rows"])
+        assert sum(result["rows"][-1]["statuses"].values()) == 1000
 
 
 def anchor(heading: str) -> str:

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import runpy
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
+from example_files import EXAMPLES, load
 from seeds import SEED
-
-ROOT = Path(__file__).parents[1]
-
-
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"example_{name}", ROOT / "examples" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def run_as_script(name: str) -> None:
-    runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name="__main__")
+    runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
 
 
 def test_the_penalty_recovers_the_order_and_nothing_else_does(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,9 +9,10 @@ from .functional import RateTerms, VariationalTerms, coding_rate, rate_reduction
 from .losses import MCR2Loss, VMCR2Loss
 
 if TYPE_CHECKING:
-    from .runs import Config, Run, fit, load_run, recipe
+    from .runs import Callback, Config, Run, fit, from_pretrained, load_run, recipe
 
 __all__ = [
+    "Callback",
     "CollapseWarning",
     "Config",
     "MCR2Loss",
@@ -23,6 +24,7 @@ __all__ = [
     "__version__",
     "coding_rate",
     "fit",
+    "from_pretrained",
     "load_run",
     "rate_reduction",
     "recipe",
@@ -32,7 +34,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # the trainer brings numpy and safetensors along: losses in somebody's own loop need not wait for them
-    if name in ("Config", "Run", "fit", "load_run", "recipe"):
+    if name in ("Callback", "Config", "Run", "fit", "from_pretrained", "load_run", "recipe"):
         from . import runs
 
         return getattr(runs, name)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from tests.report.page_browser import Browser, open_browser
+from tests.page_browser import Browser, open_browser
 from vmcr2.report import read_run, write_report
 from vmcr2.runs import fit, recipe
 

@@ -35,8 +35,8 @@ class Trial(NamedTuple):
 
 
 def ruled(data: str, objective: str, **changes: Any) -> Config:
-    """The rule's settings for a GPU, whatever machine this is asked on."""
-    return recipe("auto", data=data, objective=objective, **{"epochs": EPOCHS} | changes)
+    """The rule's settings for a GPU, whatever machine this is asked on. All training images are trained on."""
+    return recipe("auto", data=data, objective=objective, **{"epochs": EPOCHS, "calibration_share": 0.0} | changes)
 
 
 def corner(data: str) -> Iterator[Trial]:
@@ -63,6 +63,7 @@ def recipes() -> Iterator[Trial]:
     """Two decays for the recipe cifar10-vmcr2, which has the paper's augmentation."""
     for decay, everywhere in ((2e-3, False), (5e-4, True)):
         own: dict[str, Any] = {"weight_decay": decay, "decay_all": everywhere, "epochs": EPOCHS, "holdout": HELD_OUT}
+        own["calibration_share"] = 0.0
         name = f"cifar10 weight_decay={decay:g} decay_all={everywhere}"
         yield Trial("recipe-cifar10", name, recipe("cifar10-vmcr2", **own))
 

@@ -37,7 +37,7 @@ class Row:
 
 
 def _row(family: str, name: str, seeds: tuple[int, ...]) -> Row:
-    return Row(f"{family}-{name}", recipe(f"{name}-paper" if family == "paper" else name), seeds)
+    return Row(f"{family}-{name}", recipe(f"{name}-paper" if family == "paper" else name, calibration_share=0.0), seeds)
 
 
 def rows() -> dict[str, Row]:

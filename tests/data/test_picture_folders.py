@@ -14,7 +14,7 @@ from data_formats import write_cifar_python, write_mnist
 from hypothesis import given, strategies as st
 from picture_folders import Image, noise, write_classes, write_split
 
-from vmcr2.data import Source, from_folder, open_data
+from vmcr2.data import Form, Source, from_folder, new_pictures, open_data
 from vmcr2.data._natural import natural
 
 
@@ -217,6 +217,14 @@ def test_ways_to_become_a_square(tmp_path: Path, fit: str, wide: bool) -> None:
         assert not found[:10].any()
         assert not found[20:].any()
         assert found[10:20, [1, 15, 28]].unique(dim=0).tolist() == [[50, 150, 250]]
+
+
+def test_the_middle_of_a_picture_for_shapes_that_are_no_squares() -> None:
+    """7·(29/7) is larger than 29 by a last bit: the box must still lie inside the picture."""
+    tall = np.zeros((600, 29), np.uint8)
+    tall[280:320] = 200
+    (found,) = new_pictures(Image.fromarray(tall), Form((1, 8, 7), "crop"))
+    assert found[0, 3:5].unique().tolist() == [200]
 
 
 def test_large_photos_are_reduced_without_aliasing(tmp_path: Path) -> None:

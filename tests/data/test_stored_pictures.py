@@ -289,7 +289,7 @@ def program(path: Path, change: str) -> Path:
 def test_a_picture_that_crashes_its_worker_is_broken(
     many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deadly = "program._decode = lambda path, task: os._exit(9) if 'cat77' in path else decode(path, task)"
+    deadly = "program._decode = lambda s, path, task: os._exit(9) if 'cat77' in path else decode(s, path, task)"
     whole = expected(many, tmp_path / "other")
     monkeypatch.setattr(workers, "_PROGRAM", program(tmp_path / "deadly.py", deadly))
     source = from_folder(many)
@@ -305,7 +305,7 @@ def test_a_picture_that_crashes_its_worker_is_broken(
 def test_workers_that_always_crash_are_an_error(
     many: Path, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    change = "program._decode = lambda path, task: os._exit(9)"
+    change = "program._decode = lambda stream, path, task: os._exit(9)"
     monkeypatch.setattr(workers, "_PROGRAM", program(tmp_path / "deadly.py", change))
     with pytest.raises(DataError, match="crash again and again"):
         from_folder(many)

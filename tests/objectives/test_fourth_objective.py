@@ -74,7 +74,7 @@ def test_a_sum_is_a_run_like_any_other(tmp_path: Path) -> None:
     assert 0 < run.summary["head_accuracy"] < 1
     again = load_run(tmp_path / "run", device="cpu")
     test = open_data("digits").test()
-    assert torch.equal(again.predict(test.images), run.predict(test.images))
+    assert again.predict(test.images) == run.predict(test.images)
     found = evaluate_run(tmp_path / "run", device="cpu")
     assert found == {name: run.summary[name] for name in found}
     assert fit(config, out=tmp_path / "run", resume=True).summary == run.summary

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from page_browser import Browser, open_browser
 from run_folders import HOSTILE, write_run
 
 from vmcr2.runs import fit, recipe
@@ -41,9 +39,3 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for seed in (1, 2):
         runs[f"seed{seed}"] = write_run(root / f"seed{seed}", seed=seed)
     return runs
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    with open_browser() as opened:
-        yield opened

@@ -14,7 +14,7 @@ Finished = Callable[[str], Run]
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    """The quick run of an objective, made once. Tests that write make one of their own."""
+    """The quick run of an objective, made once, calibrated. Tests that write make one of their own."""
     made: dict[str, Run] = {}
 
     def of(objective: str) -> Run:

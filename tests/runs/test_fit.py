@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 from digits_trainer import RUN_FILES, quick
+from run_files import metrics, same, timeless, weights, without_clocks
 from safetensors.torch import load_file
 from seeds import SEED
 
@@ -30,29 +31,8 @@ ROOT = Path(vmcr2.__file__).parent.parent
 Finished = Callable[[str], Run]
 
 
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    return load_file(folder / "model.safetensors") | {
-        f"objective.{name}": value
-        for name, value in (
-            load_file(folder / "objective.safetensors") if (folder / "objective.safetensors").exists() else {}
-        ).items()
-    }
-
-
 def files(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def lines(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
-def timeless(run: Run) -> dict[str, Any]:
-    return {key: value for key, value in run.summary.items() if key != "seconds"}
-
-
-def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -178,18 +158,15 @@ def test_a_stopped_run_ends_bit_identical(objective: str, changes: dict[str, Any
     config = quick(objective, **changes)
     whole = fit(config, out=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        fit(config, out=tmp_path / "stopped", listener=StopAfter(stop))
+        fit(config, out=tmp_path / "stopped", callbacks=[StopAfter(stop)])
     assert not (tmp_path / "stopped" / "summary.json").exists()
     watcher = StopAfter(-1)
-    resumed = fit(config, out=tmp_path / "stopped", resume=True, listener=watcher)
+    resumed = fit(config, out=tmp_path / "stopped", resume=True, callbacks=[watcher])
     assert watcher.first == stop - 1  # the checkpoint of the epoch before: a real resumption
     assert same(weights(whole.folder), weights(resumed.folder))
     assert timeless(whole) == timeless(resumed)
-    found = [lines(run.folder) for run in (whole, resumed)]
-    clocks = {"seconds", "images_per_second"}
-    plain = [[{key: line[key] for key in line if key not in clocks} for line in run] for run in found]
-    assert plain[0] == plain[1]
-    assert [line["epoch"] for line in plain[1]] == list(range(1, 7))
+    assert without_clocks(whole.folder) == without_clocks(resumed.folder)
+    assert [line["epoch"] for line in metrics(resumed.folder)] == list(range(1, 7))
 
 
 def test_dropout_resumes_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +183,7 @@ def test_dropout_resumes_where_it_was(tmp_path: Path, monkeypatch: pytest.Monkey
     config = quick("ce")
     whole = fit(config, out=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        fit(config, out=tmp_path / "stopped", listener=StopAfter(3))
+        fit(config, out=tmp_path / "stopped", callbacks=[StopAfter(3)])
     torch.manual_seed(999)
     torch.rand(7)
     resumed = fit(config, out=tmp_path / "stopped", resume=True)
@@ -230,7 +207,7 @@ if os.path.exists(killed):
     fit(config, out=killed, resume=True)
     fit(config, out=whole)
 else:
-    fit(config, out=killed, listener=Kill())
+    fit(config, out=killed, callbacks=[Kill()])
 """
 
 
@@ -246,11 +223,11 @@ def test_a_process_killed_for_real_ends_bit_identical(tmp_path: Path) -> None:
 
     assert process() == -signal.SIGKILL
     (killed / "checkpoint" / ".last.safetensors.1.tmp").write_bytes(b"half")  # as if it had been killed while writing
-    assert [line["epoch"] for line in lines(killed)] == [1, 2, 3, 4, 5]
+    assert [line["epoch"] for line in metrics(killed)] == [1, 2, 3, 4, 5]
     assert not (killed / "summary.json").exists()
     assert process() == 0
     assert same(weights(whole), weights(killed))
-    assert [line["epoch"] for line in lines(killed)] == list(range(1, 9))
+    assert [line["epoch"] for line in metrics(killed)] == list(range(1, 9))
     assert not list(killed.rglob("*.tmp"))
 
 
@@ -282,7 +259,7 @@ def others() -> Source:
 
 def stopped(config: Config, folder: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        fit(config, out=folder, listener=StopAfter(3))
+        fit(config, out=folder, callbacks=[StopAfter(3)])
 
 
 def test_a_run_does_not_go_on_over_other_data(tmp_path: Path, others: Source) -> None:
@@ -373,7 +350,7 @@ def test_the_test_set_is_not_read_with_a_hold_out(tmp_path: Path, monkeypatch: p
     run = fit(quick(holdout=200), out=tmp_path / "run")
     assert "holdout_accuracy" in run.summary
     assert not [key for key in run.summary if key.startswith("test")]
-    assert any("holdout_accuracy" in record for record in lines(tmp_path / "run"))
+    assert any("holdout_accuracy" in record for record in metrics(tmp_path / "run"))
     with pytest.raises(AssertionError, match="was read"):
         fit(quick(epochs=1), out=tmp_path / "other")
 
@@ -381,8 +358,8 @@ def test_the_test_set_is_not_read_with_a_hold_out(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(("size", "per_epoch"), [(100_000, 1), (1000, 1), (479, 3), (500, 2)])
 def test_steps_of_an_epoch(size: int, per_epoch: int, tmp_path: Path) -> None:
     """A set smaller than the batch is one batch; samples left over are not used in a pass."""
-    run = fit(quick("ce", batch_size=size, epochs=2, eval_every=0), out=tmp_path / "run")
-    assert [line["step"] for line in lines(tmp_path / "run")] == [per_epoch, 2 * per_epoch]
+    run = fit(quick("ce", batch_size=size, epochs=2, eval_every=0, calibration_share=0.0), out=tmp_path / "run")
+    assert [line["step"] for line in metrics(tmp_path / "run")] == [per_epoch, 2 * per_epoch]
     assert run.summary["train_images"] == 1437
 
 

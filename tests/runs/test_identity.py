@@ -20,6 +20,7 @@ ASIDE: list[dict[str, Any]] = [
     {"log_every": 1},
     {"eval_every": 1},
     {"checkpoint_seconds": 0.0},
+    {"kept_samples": 0},
     {"device": "cpu"},
     {"data_path": "/elsewhere"},
     {"recipe": "mine"},

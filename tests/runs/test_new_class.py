@@ -158,6 +158,24 @@ def test_after_loading_it_is_the_same(trained: Trained) -> None:
     assert torch.allclose(one.probabilities, two.probabilities, atol=1e-6)
 
 
+def test_it_is_published_with_its_new_classes(trained: Trained, tmp_path: Path) -> None:
+    run = with_both(trained, 5)
+    run.save_pretrained(tmp_path / "published", kept_samples=False)
+    pictures = torch.cat([trained.known, *trained.new.values()])
+    one, two = run.answers(pictures), Run.from_pretrained(tmp_path / "published", device="cpu").answers(pictures)
+    assert torch.equal(one.labels, two.labels)
+    assert torch.allclose(one.probabilities, two.probabilities, atol=1e-6)
+    assert torch.allclose(one.novelty, two.novelty, atol=1e-6)
+
+
+def test_it_can_be_exported(trained: Trained, tmp_path: Path) -> None:
+    run = with_both(trained, 5)
+    run.export(tmp_path / "run.pt2")  # compares the file with the run
+    answers = torch.export.load(tmp_path / "run.pt2").module()(torch.cat(list(trained.new.values())))
+    label = answers["label"] if isinstance(answers, dict) else answers[0]
+    assert torch.equal(label, run.predict(torch.cat(list(trained.new.values())), labels=True))
+
+
 def test_it_can_be_calibrated_again_with_the_new_classes(trained: Trained) -> None:
     run = with_both(trained, 20)
     half = len(trained.known) // 2

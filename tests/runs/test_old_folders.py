@@ -22,7 +22,7 @@ FINISHED = ["vmcr2", "ce"]
 IMAGES = {"test": 360, "train": 1437, "head": 360}
 
 
-NEW = ("readout", "readout_accuracy")
+NEW = ("readout", "readout_accuracy", "calibration_samples")
 """Figures of a summary that old folders do not have."""
 
 
@@ -55,7 +55,7 @@ def test_a_finished_run_loads_and_predicts(folder: Path) -> None:
     assert run.summary == json.loads((folder / "summary.json").read_text())
     assert run.config.objective.name == folder.name
     assert (run.config.model.hidden, run.config.model.dim, run.config.run.seed) == ((24,), 20, 3)
-    predicted = run.predict(test.images)
+    predicted = run.predict(test.images, labels=True)
     right = int((predicted == test.labels).sum())
     assert abs(right - round(run.summary["test_accuracy"] * 360)) <= 2
     if folder.name == "ce":

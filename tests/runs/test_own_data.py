@@ -82,7 +82,7 @@ def test_a_run_on_a_folder_from_start_to_report(digits: Path, tmp_path: Path) ->
     again = evaluate_run(run.folder, device="cpu")
     assert again["test_accuracy"] == pytest.approx(run.summary["test_accuracy"], abs=0.006)
     loaded = load_run(run.folder, device="cpu")
-    predicted = loaded.predict(open_data("digits").test().images)
+    predicted = loaded.predict(open_data("digits").test().images, labels=True)
     right = (predicted == open_data("digits").test().labels).double().mean().item()
     assert right == pytest.approx(run.summary["readout_accuracy"], abs=0.006)
     moved = tmp_path / "moved"
@@ -106,7 +106,7 @@ def test_a_stopped_run_goes_on_over_the_folder(digits: Path, tmp_path: Path) -> 
     config = recipe("auto", data=digits, checkpoint_seconds=0, **FEW)
     whole = fit(config, out=tmp_path / "whole")
     with pytest.raises(StoppedError):
-        fit(config, out=tmp_path / "run", listener=Listener())
+        fit(config, out=tmp_path / "run", callbacks=[Listener()])
     gone_on = fit(config, out=tmp_path / "run", resume=True)
     assert same(weights_of(whole.folder), weights_of(gone_on.folder))
 
@@ -233,7 +233,7 @@ def test_the_run_keeps_how_rows_become_numbers(wine: Path, tmp_path: Path) -> No
     loaded = load_run(run.folder, device="cpu")
     for row in rows:
         row.update({name: float(value) if value else None for name, value in row.items() if name != "colour"})
-    predicted = [loaded.class_names[j] for j in loaded.predict(rows).tolist()]
+    predicted = loaded.predict(rows)
     right = np.mean([a == b for a, b in zip(predicted, truth, strict=True)])
     assert right == pytest.approx(
         (142 * run.summary["train_accuracy"] + 36 * run.summary["test_accuracy"]) / 178, abs=0.12
@@ -310,7 +310,7 @@ def test_a_network_of_one_s_own_is_trained_and_loaded(digits: Path, tmp_path: Pa
     run = fit(recipe("auto", data=digits, **WITH_OWN), out=tmp_path / "run")
     assert run.summary["readout_accuracy"] > 0.8
     images = open_data("digits").test().images
-    assert torch.equal(load_run(run.folder, device="cpu").predict(images), run.predict(images))
+    assert load_run(run.folder, device="cpu").predict(images) == run.predict(images)
     assert run.config.data.augmentation != "none"  # the rule takes it for a network of pictures
 
 

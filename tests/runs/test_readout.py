@@ -52,9 +52,9 @@ def test_predictions_follow_it_also_after_loading(objective: str, finished: Fini
         features = run.features(test.images)
         if run.head is not None:
             with torch.no_grad():
-                assert torch.equal(run.predict(test.images), run.head(features).argmax(1))
+                assert torch.equal(run.predict(test.images, labels=True), run.head(features).argmax(1))
         else:
-            assert torch.equal(run.predict(test.images), run.classifier.predict(features))
+            assert torch.equal(run.predict(test.images, labels=True), run.classifier.predict(features))
 
 
 @pytest.mark.parametrize("readout", ["head", "subspace"])
@@ -64,7 +64,7 @@ def test_what_is_asked_for_is_kept(readout: str, tmp_path: Path) -> None:
     by = {"head": "head_accuracy", "subspace": "test_accuracy"}[readout]
     for one in (run, load_run(run.folder, device="cpu")):
         assert one.readout == readout
-        assert (one.predict(test.images) == test.labels).double().mean().item() == run.summary[by]
+        assert (one.predict(test.images, labels=True) == test.labels).double().mean().item() == run.summary[by]
 
 
 def test_with_a_hold_out_it_is_the_better_one_there(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_runs_of_earlier_versions_predict_by_the_subspace() -> None:
     assert "readout" not in run.summary
     assert run.readout == "subspace"
     assert run.head is not None
-    assert torch.equal(run.predict(images), run.classifier.predict(run.features(images)))
+    assert torch.equal(run.predict(images, labels=True), run.classifier.predict(run.features(images)))
 
 
 # ---- classes that were not separated
@@ -128,7 +128,7 @@ def unwell(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def test_a_collapsed_run_says_so_once_and_for_ever(unwell: dict[str, Any], tmp_path: Path) -> None:
     ears = Ears()
-    run = fit(quick("mcr2", **unwell), out=tmp_path / "run", listener=ears)
+    run = fit(quick("mcr2", **unwell), out=tmp_path / "run", callbacks=[ears])
     said = run.summary["warning"]
     assert said.startswith("collapsed: all features point almost the same way")
     assert "--objective auto" in said
@@ -149,7 +149,7 @@ def test_where_nobody_listens_it_is_a_warning(unwell: dict[str, Any], tmp_path: 
 def test_a_run_that_has_learned_nothing_is_stalled(tmp_path: Path) -> None:
     """From labels that say nothing. ΔR is 0.017 to 0.024 of its maximum over five seeds, and a tenth is the line."""
     ears = Ears()
-    run = fit(quick("mcr2", label_noise=1.0, **ILL), out=tmp_path / "run", listener=ears)
+    run = fit(quick("mcr2", label_noise=1.0, **ILL), out=tmp_path / "run", callbacks=[ears])
     assert run.summary["warning"].startswith("stalled: ΔR is ")
     assert ears.notes == [run.summary["warning"]]
 
@@ -167,7 +167,7 @@ def test_a_healthy_run_has_none(tmp_path: Path) -> None:
     """ΔR is 0.79 to 0.86 of its maximum over five seeds, and a tenth is the line."""
     ears = Ears()
     for objective in ("mcr2", "ce+mcr2"):
-        run = fit(quick(objective, epochs=40, eval_every=0), out=tmp_path / objective, listener=ears)
+        run = fit(quick(objective, epochs=40, eval_every=0), out=tmp_path / objective, callbacks=[ears])
         assert "warning" not in run.summary
         assert "did not separate" not in page([read_run(run.folder)])
     assert ears.notes == []

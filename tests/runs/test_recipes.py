@@ -211,7 +211,7 @@ def test_an_origin_does_not_claim_the_paper_for_what_is_ours(name: str) -> None:
 def test_what_the_paper_leaves_open_is_said_to_be_ours(name: str) -> None:
     origins = RECIPES[name]().origins
     ours = {key for key, origin in origins.items() if origin.startswith("not given in the paper, ours")}
-    assert ours == {"decay_all"} | (set() if "-preact-" in name else {"momentum", "weight_decay"})
+    assert ours == {"calibration_share", "decay_all"} | (set() if "-preact-" in name else {"momentum", "weight_decay"})
     assert not any(origin.startswith("ours, not the paper's") for origin in origins.values())
 
 
@@ -248,7 +248,7 @@ def test_the_recipe_to_use_is_the_best_of_the_search(
     config = recipe(name)
     best = Config.from_flat(best_of(name, components, least, study))
     assert (best.optim.epochs < config.optim.epochs) == longer
-    ways = {key: config.flat()[key] for key in ("holdout", "components", "epochs")}
+    ways = {key: config.flat()[key] for key in ("holdout", "calibration_share", "components", "epochs")}
     assert best.replace(**ways).deciding(seed=False) == config.deciding(seed=False)
     assert components in (0, config.run.components or config.model.dim // 100)
 
@@ -256,7 +256,7 @@ def test_the_recipe_to_use_is_the_best_of_the_search(
 def test_the_embedded_default() -> None:
     flat = recipe("digits").flat()
     names = ("batch_size", "atoms_per_class", "hidden", "dim", "weight", "batch_expansion", "loss_scale", "lr")
-    assert [flat[name] for name in names] == [479, 12, (256, 256), 128, 20.0, 0.3, 0.05, 0.3]
+    assert [flat[name] for name in names] == [431, 12, (256, 256), 128, 20.0, 0.3, 0.05, 0.3]
 
 
 @pytest.mark.parametrize("name", [name.removesuffix("-paper") for name in PAPER])

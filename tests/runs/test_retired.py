@@ -18,7 +18,7 @@ SINCE = {
     **{"decay_all": True, "label_noise": 0.0, "least_area": 0.08, "readout": "auto", "stream": "auto"},
     **{"stored_size": 0, "channels": 3, "fit": "crop", "label": None, "test_path": None, "test_share": 0.2},
     **{"split_seed": 0, "validation": False, "input_noise": 0.0, "start_from": None, "weights": None},
-    "backbone_rate": 1.0,
+    **{"backbone_rate": 1.0, "calibration_share": 0.0, "kept_samples": 5000, "patience": 0},
 }
 """Settings that came later, at what vmcr2 0.1 did."""
 OTHER: dict[str, Any] = {

@@ -66,7 +66,7 @@ def test_a_line_says_where_the_run_stands() -> None:
     loop = made.loop(0, pytest.fail)
     record = made.record(Position(1, 3, 7.5), 0.5, loop)
     assert (record["epoch"], record["step"], record["seconds"]) == (1, 3, 7.5)
-    assert record["images_per_second"] == 3 * 479 / 0.5
+    assert record["images_per_second"] == 3 * 431 / 0.5
     assert {"lr", "loss", "expansion", "compression", "batch_delta_r"} <= set(record)
 
 

@@ -234,6 +234,7 @@ def test_a_run_of_the_trainer_has_the_same_weights(objective: str, tmp_path: Pat
     """One loop serves both: the same data, settings and seed give the same weights, bit for bit."""
     composed = {"rate_weight": 0.1} if "+" in objective else {}
     same: dict[str, Any] = {"schedule": "cosine", "average": 0.0, "decay_all": False, "batch_size": 479} | composed
+    same["calibration_share"] = 0.0
     config = recipe("digits", objective=objective, epochs=4, hidden=(32,), dim=20, seed=SEED, device="cpu", **same)
     run = fit(config, out=tmp_path / "run", for_report=False)
     own, optim = config.objective, config.optim

@@ -170,7 +170,7 @@ def test_a_stopped_sweep_goes_on_from_the_checkpoint(tmp_path: Path, monkeypatch
             pass
 
     stop = Stop()
-    monkeypatch.setattr(runs, "fit", lambda config, **options: fit(config, **(options | {"listener": stop})))
+    monkeypatch.setattr(runs, "fit", lambda config, **options: fit(config, **(options | {"callbacks": [stop]})))
     with pytest.raises(KeyboardInterrupt):
         sweep(chosen, tmp_path / "s")
     assert len(lines(tmp_path / "s")) == 1
@@ -456,7 +456,7 @@ def test_what_came_out_is_typed(tmp_path: Path) -> None:
 
 def test_what_a_run_says_is_in_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def saying(config: Config, **options: Any) -> Any:
-        options["listener"].note("the step cannot be captured")
+        options["callbacks"][0].note("the step cannot be captured")
         return fit(config, **options)
 
     (quiet,) = sweep(points(), tmp_path / "quiet").lines

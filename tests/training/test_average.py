@@ -132,7 +132,7 @@ def test_the_statistics_are_means_over_augmented_batches() -> None:
     order = epoch_order(TOTAL, SEED, epochs)
     with torch.no_grad():
         for i in range(3):
-            index = order[479 * i : 479 * (i + 1)]
+            index = order[431 * i : 431 * (i + 1)]
             twin(made.step.samples.training_batch(index, torch.tensor(epochs)))
     with made.step.measured():
         for norm, seen in zip(norms(made.network), inputs, strict=True):

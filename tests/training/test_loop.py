@@ -311,3 +311,58 @@ def test_the_batch_that_broke_first_is_kept() -> None:
     fifth = torch.tensor(batches(loop)[4][1])
     assert torch.equal(loop.step.seen, fifth % CLASSES)
     assert loop.step.broken
+
+
+# ---- a stop between two steps
+
+
+@pytest.mark.parametrize("stop", [1, 2, 4, 5, 8])
+def test_a_run_goes_on_in_the_middle_of_an_epoch(stop: int) -> None:
+    """With the batches, rates and latchings of a run without a stop."""
+    due = (0, 2, 6, 7)
+    whole, parts = loop_of(Plain(due), epochs=3, schedule="cosine"), loop_of(Plain(due), epochs=3, schedule="cosine")
+    trained: list[int] = []
+    assert whole.run(0) == 9
+    seen = parts.step.objective.said  # type: ignore[attr-defined]
+    done = parts.run(
+        0, trained=lambda epoch, _: trained.append(epoch), asked_to_stop=lambda: seen.count("step") == stop
+    )
+    assert (done, seen.count("step")) == (stop, stop)
+    assert trained == list(range(stop // 3)), "an epoch that is not done has no figures"
+    assert parts.run(stop // 3, first_step=stop % 3, trained=lambda epoch, _: trained.append(epoch)) == 9
+    assert trained == [0, 1, 2]
+    assert batches(parts) == batches(whole)
+    assert seen == whole.step.objective.said  # type: ignore[attr-defined]
+    for mine, theirs in zip(parts.step.parameters, whole.step.parameters, strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_after_an_epoch_s_last_step_the_epoch_ends_first() -> None:
+    loop = loop_of(Plain(), epochs=2)
+    seen: list[int] = []
+    asked: list[int] = []
+    loop.run(
+        0,
+        trained=lambda epoch, _: seen.append(epoch),
+        ended=lambda epoch: True,
+        asked_to_stop=lambda: bool(asked.append(len(batches(loop)))),  # type: ignore[func-returns-value]
+    )
+    assert asked == [1, 2], "between steps, and not after the last"
+    assert seen == [0]
+
+
+def test_an_epoch_in_two_parts_has_the_seconds_of_both() -> None:
+    loop = loop_of(Plain(), epochs=1)
+    loop.run(0, asked_to_stop=lambda: True)
+    assert 0 < loop.spent == loop.seconds
+    loop.spent, loop.seconds = 5.0, 7.0  # as a checkpoint says
+    spent: list[float] = []
+    loop.run(0, first_step=1, trained=lambda _, seconds: spent.append(seconds))
+    assert 5 < spent[0] < loop.seconds - 1.9
+    assert loop.spent == 0
+
+
+def test_what_broke_before_a_stop_is_found() -> None:
+    loop = loop_of(Breaks("fault"))
+    with pytest.raises(TrainingError, match="broke in epoch 2"):
+        loop.run(0, asked_to_stop=lambda: len(batches(loop)) == 5)

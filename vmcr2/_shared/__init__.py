@@ -5,7 +5,7 @@ from ._files import LOCK as LOCK, atomic as atomic, lock as lock
 from ._kinds import described as described, parse as parse, shown as shown
 from ._listed import listed as listed
 from ._precision import PreciseBuffers as PreciseBuffers, precise_dtype as precise_dtype
-from ._settings import Known as Known, Rule as Rule, Settings as Settings, setting as setting
+from ._settings import ABOVE_ZERO as ABOVE_ZERO, Known as Known, Rule as Rule, Settings as Settings, setting as setting
 from ._streams import Aside as Aside
 from ._suggest import did_you_mean as did_you_mean
 from ._triton import fits_triton as fits_triton

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import math
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,8 +36,18 @@ class Rule:
     """Flat name of another setting that this one replaces: the other becomes None."""
     decides: bool = True
     """Whether it can change what is learned. Where a run is made, how fast, and how often it is measured cannot."""
-    decides_with: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    decides_with: Mapping[str, Container[Any]] = field(default_factory=dict)
     """Flat names of other settings, and the values with which it does decide, though else it does not."""
+
+
+class _AboveZero:
+    """Every number above 0, as a container for a :class:`Rule`."""
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, int | float) and value > 0
+
+
+ABOVE_ZERO = _AboveZero()
 
 
 def setting(default: Any, **rule: Any) -> Any:

@@ -17,9 +17,10 @@ from rich.text import Text
 
 from ..data import DATASETS
 from ..functional import maximal_rate_reduction
-from ..runs import Config, RunFolder
+from ..runs import Callback, Config, RunFolder
 
 _PLAIN_LINES = 20
+_MEASURED = ("train_delta_r", "holdout_accuracy", "holdout_head_accuracy")  # not in every epoch
 
 
 def describe(record: dict[str, Any]) -> str:
@@ -34,12 +35,13 @@ def describe(record: dict[str, Any]) -> str:
     if "train_delta_r" in record:
         parts.append(f"ΔR {record['train_delta_r']:.1f} (train)")
     if "holdout_accuracy" in record:
-        parts.append(f"hold-out {record['holdout_accuracy']:.4f}")
+        head = f" (head {record['holdout_head_accuracy']:.4f})" if "holdout_head_accuracy" in record else ""
+        parts.append(f"hold-out {record['holdout_accuracy']:.4f}{head}")
     parts.append(f"{record['images_per_second']:,.0f} samples/s")
     return "  ".join(parts)
 
 
-class Display:
+class Display(Callback):
     """Shows nothing, for --json, and remembers the run's folder. The other displays also show it."""
 
     folder: Path | None = None
@@ -48,9 +50,6 @@ class Display:
     def started(self, config: Config, folder: Path, first_epoch: int) -> None:
         """Remember the folder."""
         self.folder = folder
-
-    def epoch(self, record: dict[str, Any]) -> None:
-        """Nothing."""
 
     def note(self, text: str) -> None:
         """On stderr: stdout is for the JSON."""
@@ -106,7 +105,7 @@ class LiveDisplay(Display):
 
     def epoch(self, record: dict[str, Any]) -> None:
         """Advance the bar. Figures that are not measured every epoch stay visible."""
-        kept = {key: self.latest[key] for key in ("train_delta_r", "holdout_accuracy") if key in self.latest}
+        kept = {key: self.latest[key] for key in _MEASURED if key in self.latest}
         self.latest = kept | record
         self.progress.update(self.task, completed=record["epoch"])
         self.live.update(Group(self.progress, Text(describe(self.latest))))
@@ -153,8 +152,13 @@ def print_summary(summary: dict[str, Any], config: Config, folder: Path, *, warn
         ("|cosine| within a class, between", f"{summary['within_cosine']:.3f}, {summary['between_cosine']:.3f}"),
         ("effective rank of a class", f"{summary['effective_rank']:.1f}"),
     ]
+    if summary.get("calibration_samples"):
+        error = f", error {summary['calibration_error']:.4f}" if "calibration_error" in summary else ""
+        rows.append(("probabilities calibrated on", f"{summary['calibration_samples']:,} samples{error}"))
     if "seconds" in summary:
-        rows.append(("epochs, seconds of training", f"{summary['epochs']}, {summary['seconds']:.1f}"))
+        rows.append(("epochs, seconds of training", f"{_epochs(summary)}, {summary['seconds']:.1f}"))
+    if "best_epoch" in summary:
+        rows.append(("weights of epoch", f"{summary['best_epoch']}"))
     for row in rows:
         table.add_row(*row)
     console = Console(highlight=False)
@@ -166,6 +170,10 @@ def print_summary(summary: dict[str, Any], config: Config, folder: Path, *, warn
 
 def _pair(summary: dict[str, Any], first: str, second: str) -> str:
     return f"{summary[first]:.4f}, {summary[second]:.4f}"
+
+
+def _epochs(summary: dict[str, Any]) -> str:
+    return f"{summary['epochs']}" + (f" of {summary['planned_epochs']}" if "planned_epochs" in summary else "")
 
 
 def _title(config: Config) -> str:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from .._shared import shown
-from ..data import Progress as Report, Source, open_own
+from ..data import Progress as Report, Source, calibration_count, open_own
 from ..runs import Config, UserError, is_own_data
 
 _SHOWN = (
@@ -66,6 +66,12 @@ def describe(source: Source, config: Config) -> None:
     typer.echo(f"{source.title}: {int(sizes.sum()):,} training {what}, {source.num_classes} classes of {each}")
     for note in source.notes:
         typer.echo(f"  {note}")
+    own = config.data
+    aside = 0 if own.holdout or own.validation else calibration_count(int(sizes.sum()), own.calibration_share)
+    if aside:
+        typer.echo(
+            f"  {aside:,} of the training samples are set aside, for probabilities and refusal (calibration_share)."
+        )
     flat = config.acting()
     values = ", ".join(f"{name} {_short(flat[name])}" for name in _SHOWN if name in flat)
     typer.echo(f"settings by the rule: {values}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
@@ -17,6 +18,7 @@ OBJECTIVE_HELP = (
     "By default the recipe's, or vmcr2."
 )
 Label = Annotated[str | None, typer.Option(metavar="COLUMN", help="A table's column with the classes.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 _SPELT = {"own": "its own option", "grid": "--grid", "set": "--set"}
 
 
@@ -56,3 +58,8 @@ def refuse_twice(**options: Iterable[str]) -> None:
 def names_of(settings: list[str]) -> list[str]:
     """The names of the settings that --set sets."""
     return [setting.partition("=")[0].strip() for setting in settings]
+
+
+def complain(message: str) -> None:
+    """One line for the person, on stderr."""
+    print(f"vmcr2: {message}", file=sys.stderr)

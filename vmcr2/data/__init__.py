@@ -17,14 +17,18 @@ from ._holdout import (
     with_label_noise as with_label_noise,
 )
 from ._new_pictures import (
+    Block as Block,
     Form as Form,
+    UnreadableError as UnreadableError,
     new_pictures as new_pictures,
     picture_blocks as picture_blocks,
     picture_files as picture_files,
+    picture_from_bytes as picture_from_bytes,
 )
 from ._open import open_own as open_own, open_settings as open_settings
 from ._pictures import Pictures as Pictures
 from ._preparation import Preparation
+from ._resample import resize_matrix as resize_matrix
 from ._settings import (
     FOLDER as FOLDER,
     OWN as OWN,

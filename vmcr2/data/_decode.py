@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import io
 import json
 import os
 import signal
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 MOST_PIXELS = 80_000_000
 """A picture with more is not decoded: it would take gigabytes, and a small file can claim any size."""
+BROKEN, UNKNOWN, TOO_LARGE = "broken", "unknown", "too large"
+"""Why a picture cannot be used, for programs."""
 # what people keep photographs and drawings in; formats that run other programs, such as EPS, are left out
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "PPM", "TIFF", "WEBP", "MPO", "AVIF", "JPEG2000", "TGA", "ICO")
 _ORIENTATION = 0x0112
@@ -56,6 +59,7 @@ class Task:
     """whether the EXIF orientation counts"""
     digest: bool = False
     """instead of pixels: sha256 of the file, and of the pixels in full size"""
+    most_pixels: int = MOST_PIXELS
 
 
 class Seen(NamedTuple):
@@ -73,6 +77,10 @@ class Seen(NamedTuple):
 class BrokenError(Exception):
     """A picture that cannot be used, with the reason in words."""
 
+    def __init__(self, why: str, kind: str = BROKEN) -> None:
+        super().__init__(why)
+        self.kind = kind
+
 
 def decode(path: str, task: Task) -> tuple[Seen | str, bytes]:
     """What was seen, and the pixels channel by channel; the reason in words if the picture is broken."""
@@ -81,26 +89,48 @@ def decode(path: str, task: Task) -> tuple[Seen | str, bytes]:
         return _decode_or_say_why_not(path, task)
 
 
+def decode_bytes(content: bytes, task: Task) -> bytes:
+    """The pixels of a file's content, channel by channel; a :class:`BrokenError` if it cannot be used.
+
+    Threads may call it at the same time, so it leaves Pillow's warnings alone: Python has one list of filters for all.
+    """
+    return _with_reasons(io.BytesIO(content), "", task)[1]
+
+
 def _decode_or_say_why_not(path: str, task: Task) -> tuple[Seen | str, bytes]:
     try:
-        return _decode(path, task)
+        # as a stream: Pillow maps an uncompressed TIFF that it opens by name, and mixes up its rows if EXIF turns it
+        with open(path, "rb") as stream:
+            return _with_reasons(stream, path, task)
     except BrokenError as error:
         return str(error), b""
+    except Exception as error:  # of open: the file is gone, or may not be read
+        return _reason(error), b""
+
+
+def _with_reasons(stream: BinaryIO, path: str, task: Task) -> tuple[Seen, bytes]:
+    try:
+        return _decode(stream, path, task)
+    except BrokenError:
+        raise
     except Image.DecompressionBombError:
-        return _too_large(), b""
+        raise _too_large(task) from None
     except UnidentifiedImageError:
-        return "it is no picture of a known format", b""
+        raise BrokenError("it is no picture of a known format", UNKNOWN) from None
     except MemoryError:
-        return "there is too little memory to decode it", b""
+        raise BrokenError("there is too little memory to decode it") from None
     except Exception as error:  # Pillow's decoders raise almost anything on broken input: this file is the broken one
-        return f"{str(error)[:150] or type(error).__name__}", b""
+        raise BrokenError(_reason(error)) from None
 
 
-def _decode(path: str, task: Task) -> tuple[Seen, bytes]:
-    # as a stream: Pillow maps an uncompressed TIFF that it opens by name, and mixes up its rows if EXIF turns it
-    with open(path, "rb") as stream, Image.open(stream, formats=_known(task.formats)) as picture:
-        if picture.width * picture.height > MOST_PIXELS:
-            raise BrokenError(_too_large())
+def _reason(error: Exception) -> str:
+    return str(error)[:150] or type(error).__name__
+
+
+def _decode(stream: BinaryIO, path: str, task: Task) -> tuple[Seen, bytes]:
+    with Image.open(stream, formats=_known(task.formats)) as picture:
+        if picture.width * picture.height > task.most_pixels:
+            raise _too_large(task)
         seen = look(picture, turn=task.turn, path=path)
         if task.digest:
             return seen, _digests(path, picture)
@@ -161,8 +191,9 @@ def fitted(picture: Image.Image, size: tuple[int, int], fit: str) -> Image.Image
     if fit == "crop":
         scale = min(wide / width, tall / height)
         across, down = (min(wide, tall),) * 2 if width == height else (width * scale, height * scale)
-        left, top = (wide - across) / 2, (tall - down) / 2
-        box = (left, top, left + across, top + down)
+        # across may be larger than wide by a last bit, and Pillow refuses a box that begins before the picture
+        left, top = max(0.0, (wide - across) / 2), max(0.0, (tall - down) / 2)
+        box = (left, top, wide - left, tall - top)
     # Pillow's filter grows with the reduction, so that fine patterns do not alias
     return picture.resize((width, height), Image.Resampling.BILINEAR, box=box, reducing_gap=3.0)
 
@@ -181,8 +212,9 @@ def _known(formats: tuple[str, ...]) -> list[str]:
     return [name for name in formats if name in Image.OPEN]  # a build of Pillow may lack WEBP or AVIF
 
 
-def _too_large() -> str:
-    return f"it has more than {MOST_PIXELS // 1_000_000} million pixels: make it smaller"
+def _too_large(task: Task) -> BrokenError:
+    most = f"{task.most_pixels / 1e6:g} million" if task.most_pixels >= 1e6 else f"{task.most_pixels}"
+    return BrokenError(f"it has more than {most} pixels: make it smaller", TOO_LARGE)
 
 
 def _orientation(picture: Image.Image) -> int:

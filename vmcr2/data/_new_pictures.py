@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,10 +42,33 @@ class Block(NamedTuple):
 
     names: list[str]
     """of the pictures that could be read"""
-    pixels: Tensor
+    inputs: Tensor
     """uint8 (n, channels, height, width)"""
     unreadable: list[tuple[str, str]]
     """the others, and why"""
+
+
+class UnreadableError(DataError):
+    """A picture that cannot be used. ``kind`` is "broken", "unknown" (no known format) or "too large"."""
+
+    def __init__(self, why: str, kind: str) -> None:
+        super().__init__(why)
+        self.kind = kind
+
+
+def picture_from_bytes(content: bytes, form: Form, *, most_pixels: int) -> Tensor:
+    """uint8 (channels, height, width) of a file's content, decoded in this thread. For pictures of strangers.
+
+    Icons are not read: one can contain a picture that is larger than its header says.
+    """
+    task = decoding_task(form.shape, form.fit, most_pixels=most_pixels)
+    from ._decode import BrokenError, decode_bytes
+
+    task = replace(task, formats=tuple(name for name in task.formats if name != "ICO"))
+    try:
+        return _stacked([decode_bytes(content, task)], form)[0]
+    except BrokenError as error:
+        raise UnreadableError(str(error), error.kind) from None
 
 
 def picture_files(paths: Sequence[Path | str]) -> list[str]:
@@ -116,7 +140,7 @@ def _from_files(paths: Sequence[Any], form: Form) -> Tensor:
     if unreadable:
         said = listed((f"{shown([name])} ({why})" for name, why in unreadable), 3)
         raise DataError(f"pictures that cannot be read: {said}; leave them out")
-    return torch.cat([block.pixels for block in blocks])
+    return torch.cat([block.inputs for block in blocks])
 
 
 def _from_array(given: Any, form: Form) -> Tensor:

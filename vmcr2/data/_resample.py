@@ -39,6 +39,17 @@ def resample(
     )
 
 
+def resize_matrix(length: int, size: int) -> Tensor:
+    """(size, length): its product with a whole axis is what :func:`resample` makes of it.
+
+    >>> resize_matrix(4, 2)
+    tensor([[0.4286, 0.4286, 0.1429, 0.0000],
+            [0.0000, 0.1429, 0.4286, 0.4286]])
+    """
+    positions, weights = _taps(torch.zeros(1), torch.full((1,), float(length)), length, size)
+    return torch.zeros(size, length).scatter_add_(1, positions[0], weights[0])
+
+
 def _taps(start: Tensor, extent: Tensor, length: int, size: int) -> tuple[Tensor, Tensor]:
     """Source positions and weights, both (n, size, taps), along an axis of ``length``; boxes lie inside the axis."""
     # the widest filter is that of the widest box, the whole axis: a static number of taps

@@ -8,5 +8,10 @@ from ._calibration import (
     log_shares as log_shares,
 )
 from ._confidence import Confidence as Confidence, calibration_error as calibration_error
+from ._export import Exported as Exported, check_target as check_target, export as export
+from ._feature_file import save_features as save_features
 from ._kept import KeptSamples as KeptSamples, Neighbors as Neighbors
+from ._pipeline import OUTPUTS as OUTPUTS, Pipeline as Pipeline, Plain as Plain
 from ._readout import HEAD as HEAD, SUBSPACE as SUBSPACE, Answers as Answers, Readout as Readout
+from ._rows_file import check_output as check_output, rows_file as rows_file
+from ._sheet import write_sheet as write_sheet

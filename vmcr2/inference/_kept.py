@@ -25,6 +25,11 @@ class Neighbors(NamedTuple):
     pictures: Tensor | None
     """(n, count, channels, height, width) thumbnails; None for rows of a table"""
 
+    def first(self, rows: int) -> Neighbors:
+        """Those of the first samples alone."""
+        pictures = None if self.pictures is None else self.pictures[:rows]
+        return Neighbors(self.cosines[:rows], self.labels[:rows], self.places[:rows], self.names[:rows], pictures)
+
 
 @dataclass(frozen=True)
 class KeptSamples:

@@ -67,7 +67,8 @@ class Readout(nn.Module):
         super().__init__()
         self.by, self.novelty_by = by, novelty_by
         self.head = head
-        self.register_buffer("bases", bases.float())
+        # in one layout: products of the same numbers in another one are summed in another order
+        self.register_buffer("bases", bases.float().contiguous())
         self.register_buffer("absent", (bases == 0).all(2).all(1))
         self.register_buffer("temperature", torch.tensor(temperature, dtype=torch.float32, device=bases.device))
         for name, given in (("scales", scales), ("gains", gains)):

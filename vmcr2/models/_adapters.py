@@ -61,7 +61,7 @@ class Featurizer(HasBackbone):
             raise ValueError(
                 f"this network was built for samples of shape {self.input_shape}, one per row; got {tuple(x.shape)}"
             )
-        features = flat_rows(self.backbone(colours(x) if self.repeat_grey else x), len(x), "the backbone")
+        features = flat_rows(self.backbone(colours(x) if self.repeat_grey else x), x.shape[0], "the backbone")
         return unit_rows(features if self.head is None else self.head(features))
 
     def backbone_state(self) -> dict[str, Tensor]:
@@ -86,7 +86,7 @@ def flat_rows(output: object, samples: int, maker: str) -> Tensor:
         )
     if not output.is_floating_point():
         raise UserError(f"{maker} must return floating-point features, but returns {output.dtype}")
-    if output.ndim < 2 or len(output) != samples:
+    if output.ndim < 2 or output.shape[0] != samples:  # not len: an exported network has any batch size
         raise UserError(
             f"{maker} must return one row of features per sample, but of {samples} samples it makes the shape "
             f"{tuple(output.shape)}: keep the batch as the first dimension"

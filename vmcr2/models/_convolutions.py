@@ -28,6 +28,8 @@ def convolve_3x3(conv: nn.Conv2d, x: Tensor) -> Tensor:
 
 def _taps(weight: Tensor, size: int) -> Tensor:
     """The taps from the centre on, (out, in, size, size). One view: with two slices, autograd fills two gradients."""
+    if not weight.requires_grad:  # slices can be exported
+        return weight[:, :, 1 : 1 + size, 1 : 1 + size]
     offset = weight.storage_offset() + weight.stride(2) + weight.stride(3)
     return weight.as_strided((*weight.shape[:2], size, size), weight.stride(), offset)
 

@@ -132,7 +132,7 @@ class RunRecord:
 def read_run(path: Path | str) -> RunRecord:
     """The run in a folder, finished or not. A folder that is no run, or of another format, is a :class:`UserError`."""
     folder = RunFolder(Path(path))
-    if not folder.config.is_file():
+    if not folder.config.is_file() or folder.is_pretrained:
         raise folder.no_run()
     config = _json(folder.config)
     if config is None:

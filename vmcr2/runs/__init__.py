@@ -2,6 +2,7 @@
 
 from .._shared import UserError as UserError
 from ..training import TrainingError as TrainingError
+from ._callbacks import Callback as Callback
 from ._checkpoint import read_position as read_position
 from ._config import (
     ALL_SETTINGS as ALL_SETTINGS,
@@ -10,10 +11,13 @@ from ._config import (
     deciding_settings as deciding_settings,
     read_settings as read_settings,
 )
+from ._extend import is_finished as is_finished
 from ._fit import evaluate_run as evaluate_run, fit as fit
 from ._folder import FORMAT as FORMAT, RunFolder as RunFolder, read_tensors as read_tensors, write_text as write_text
 from ._load import load_run as load_run
+from ._logs import TensorBoardLog as TensorBoardLog, WandbLog as WandbLog, log_named as log_named
 from ._manifest import git_commit as git_commit
+from ._pretrained import from_pretrained as from_pretrained
 from ._recipes import (
     AUTO as AUTO,
     FAMILIES as FAMILIES,
@@ -24,6 +28,6 @@ from ._recipes import (
     recipe as recipe,
     recipe_for as recipe_for,
 )
-from ._run import Listener as Listener, Run as Run
+from ._run import Run as Run
 from ._settings import RunSettings as RunSettings
 from ._trainer import Trainer as Trainer

@@ -1,4 +1,4 @@
-"""Checkpoints: one safetensors file, replaced atomically, with everything that the next epoch depends on.
+"""Checkpoints: one safetensors file, replaced atomically, with everything that the next step depends on.
 
 The order of samples and the augmentation are functions of seed and epoch, so only dropout's generator has a state.
 """
@@ -18,19 +18,20 @@ from ._folder import opened_tensors, read_tensors_with_metadata, write_tensors
 
 
 class Position(NamedTuple):
-    """How far a run is: epochs and steps done, and their seconds of training."""
+    """How far a run is: whole epochs and all steps done, and their seconds of training."""
 
     epoch: int
     step: int
     seconds: float
+    spent: float = 0.0
+    """Of these, the seconds of an epoch that is not done yet."""
+    stopped_by: str = ""
+    """What ended the run before its last epoch, if something did: "patience" or "callback"."""
 
 
 def save_checkpoint(path: Path, step: Step, position: Position) -> None:
-    """Write the state after an epoch."""
-    tensors = {f"model.{name}": value for name, value in step.network.state_dict().items()}
-    tensors |= {f"objective.{name}": value for name, value in step.objective.module.state_dict().items()}
-    if step.average is not None:
-        tensors |= {f"average.{name}": value for name, value in step.average.state_dict().items()}
+    """Write the state after a step."""
+    tensors = weights_of(step)
     for index, parameter in enumerate(step.parameters):  # not by the optimiser's groups: decay_all decides those
         for name, value in step.optimizer.state.get(parameter, {}).items():
             if isinstance(value, Tensor):
@@ -44,12 +45,7 @@ def save_checkpoint(path: Path, step: Step, position: Position) -> None:
 def load_checkpoint(path: Path, step: Step) -> Position:
     """Restore the state."""
     tensors, metadata = read_tensors_with_metadata(path)
-    step.network.load_state_dict(_under("model.", tensors))
-    step.objective.module.load_state_dict(_under("objective.", tensors))
-    if step.average is not None:
-        if "average.steps" not in tensors:
-            raise UserError(f"{path} has no averaged weights: it belongs to a run with average 0")
-        step.average.load_state_dict(_under("average.", tensors))
+    load_weights(path, tensors, step)
     for index, parameter in enumerate(step.parameters):
         values = _under(f"optimizer.{index}.", tensors)
         if values:
@@ -58,6 +54,25 @@ def load_checkpoint(path: Path, step: Step) -> Position:
     if step.index.is_cuda and "random.cuda" in tensors:
         torch.cuda.set_rng_state(tensors["random.cuda"], step.index.device)
     return _position(path, metadata)
+
+
+def weights_of(step: Step) -> dict[str, Tensor]:
+    """What was learned so far: the network, the objective's state, and the weights' mean where one is kept."""
+    tensors = {f"model.{name}": value for name, value in step.network.state_dict().items()}
+    tensors |= {f"objective.{name}": value for name, value in step.objective.module.state_dict().items()}
+    if step.average is not None:
+        tensors |= {f"average.{name}": value for name, value in step.average.state_dict().items()}
+    return tensors
+
+
+def load_weights(path: Path, tensors: dict[str, Tensor], step: Step) -> None:
+    """Back from :func:`weights_of`; ``path`` is where they were read, for an error."""
+    step.network.load_state_dict(_under("model.", tensors))
+    step.objective.module.load_state_dict(_under("objective.", tensors))
+    if step.average is not None:
+        if "average.steps" not in tensors:
+            raise UserError(f"{path} has no averaged weights: it belongs to a run with average 0")
+        step.average.load_state_dict(_under("average.", tensors))
 
 
 def read_position(path: Path) -> Position:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from .._shared import UserError
 from ..data import Source, open_settings
 from ..training import choose_device, forked_random
+from ._callbacks import Callbacks
+from ._checkpoint import read_position
 from ._config import Config
+from ._early_stopping import check_patience
+from ._extend import check_extension, drop_old_summary, extend, extends, is_finished, note_the_rate
 from ._folder import RunFolder, default_folder
 from ._manifest import manifest
-from ._run import Listener, Run
+from ._run import Run
 from ._trainer import Trainer
 
 
@@ -22,7 +26,7 @@ def fit(
     *,
     out: Path | str | None = None,
     resume: bool = False,
-    listener: Listener | None = None,
+    callbacks: Iterable[Any] = (),
     source: Source | None = None,
     for_report: bool = True,
 ) -> Run:
@@ -32,14 +36,21 @@ def fit(
         config: see :func:`recipe`.
         out: the run folder, which must not exist yet; by default ``runs/RECIPE-SEED-TIME``.
         resume: continue the run in ``out`` from its last checkpoint, over the data that it was started with, or start
-            it if it does not exist. A finished run is returned as it is.
-        listener: is told about every epoch.
+            it if it does not exist. A finished run is returned as it is, unless ``config`` has other ``epochs``: then
+            it goes on to so many, with the learning rate's schedule of so many.
+        callbacks: follow the run, each a :class:`Callback` or any object that has some of its methods. A finished run
+            that is returned as it is does not call them.
         source: the opened data, if they were made in Python or many runs share them; by default ``config.data`` is
             opened.
         for_report: write ``evaluation.safetensors``, which only a report reads.
+
+    Ctrl-C, SIGTERM and SIGHUP end the run after the current step and a checkpoint, from which ``resume`` continues.
+    Then Ctrl-C raises KeyboardInterrupt, and the others SystemExit. A second signal does so at once.
     """
     if not isinstance(config, Config):
         raise TypeError(f"fit takes a Config, got {config!r}: vmcr2.recipe('digits') makes one from a recipe's name")
+    told = Callbacks(callbacks)
+    check_patience(config)
     device = choose_device(config.run.device)
     folder = RunFolder(Path(out)) if out is not None else None
     if folder is not None:
@@ -49,31 +60,44 @@ def fit(
         goes_on = folder is not None and resume and (folder.finished or folder.checkpoint.exists())
         trainer = Trainer(config, source, device, fresh=not goes_on)
         folder = folder or RunFolder(default_folder(config))
-        note = listener.note if listener is not None else warnings.warn
         if trainer.left_as_drawn:
             names = ", ".join(trainer.left_as_drawn[:4]) + (", …" if len(trainer.left_as_drawn) > 4 else "")
-            note(f"{names} do not fit {config.run.start_from} and start as they were drawn")
-        if resume and folder.finished:  # nothing is written: it may be in a place that cannot be written to
-            return trainer.restore(folder, note)
+            told.note(f"{names} do not fit {config.run.start_from} and start as they were drawn")
+        if resume and is_finished(folder, config):  # nothing is written: it may be in a place that cannot be written to
+            return trainer.restore(folder, told.note)
         with folder.held():
             _check_folder(folder, config, resume)  # again: another process may have had it meanwhile
             if not folder.config.exists():
                 about = manifest(config, device, source)
                 folder.create(config, about, preparation=source.preparation, resume=resume)
-            elif folder.finished:
-                return trainer.restore(folder, note)
+            elif is_finished(folder, config):
+                return trainer.restore(folder, told.note)
             elif other := trainer.other_data(folder):
                 raise UserError(f"{other}: restore the old data, or start a new run with another --out")
+            _begin_extension(folder, config, told, trainer.steps_per_epoch)
             folder.remove_halves()
-            return trainer.run(folder, listener, for_report)
+            return trainer.run(folder, told, for_report)
 
 
 def _check_folder(folder: RunFolder, config: Config, resume: bool) -> None:
     """A folder is new, or to ``resume`` a run with these settings; otherwise a :class:`UserError`."""
     if not (resume and folder.config.exists()):
         folder.check_free(resume=resume)
+    elif extends(folder, config):
+        check_extension(folder, config.optim.epochs)
     elif folder.read_config().acting() != config.acting():
         raise UserError(f"{folder.path} was started with other settings: --resume uses the run's own settings")
+
+
+def _begin_extension(folder: RunFolder, config: Config, callbacks: Callbacks, steps_per_epoch: int) -> None:
+    """Nothing, unless ``config`` asks for other epochs than the run has; or a kill left the start of that half done."""
+    before = folder.read_config()
+    if before.optim.epochs == config.optim.epochs:
+        drop_old_summary(folder, config)
+        return
+    extend(folder, config)
+    if folder.checkpoint.exists():
+        note_the_rate(callbacks, before, config, read_position(folder.checkpoint), steps_per_epoch)
 
 
 def evaluate_run(

@@ -20,6 +20,8 @@ from .._version import __version__
 from ._config import Config
 
 FORMAT = 1
+MODEL_TYPE = "vmcr2"
+"""What ``config.json`` says in a folder of :meth:`Run.save_pretrained`."""
 _HALF = ".*.[0-9]*.tmp"  # NAME, and the process that wrote it
 _PATIENCE = 5.0  # seconds: the workers of a killed sweep have ended by then
 
@@ -41,6 +43,7 @@ class RunFolder:
         self.confidence = path / "calibration.safetensors"
         self.kept_samples = path / "kept_samples.safetensors"
         self.checkpoint = path / "checkpoint" / "last.safetensors"
+        self.best = path / "checkpoint" / "best.safetensors"
 
     @property
     def finished(self) -> bool:
@@ -109,7 +112,7 @@ class RunFolder:
 
     def read_config(self) -> Config:
         """The configuration of an existing run."""
-        if not self.config.exists():
+        if not self.config.exists() or self.is_pretrained:
             raise self.no_run()
         self.check_version()
         try:
@@ -122,10 +125,25 @@ class RunFolder:
         except UserError as error:
             raise UserError(f"{self.path}: {error}") from error
 
+    @property
+    def is_pretrained(self) -> bool:
+        """Whether it is a published model, not a run folder."""
+        if self.manifest.exists() or not self.config.exists():
+            return False
+        try:
+            kept = json.loads(self.config.read_text(encoding="utf-8"))
+        except ValueError:
+            return False
+        return isinstance(kept, dict) and "model_type" in kept
+
     def no_run(self) -> UserError:
         """The error for a folder that is not a run. It says what the folder is, if that is known."""
         if (self.path / "runs").is_dir():
             return UserError(f"{self.path} is a folder of runs: name one of {self.path}/runs/*")
+        if self.is_pretrained:
+            return UserError(
+                f"{self.path} was written by run.save_pretrained, to predict with: this needs the run's own folder"
+            )
         return UserError(f"{self.path} is not a run folder: it has no config.json")
 
     def check_version(self) -> None:

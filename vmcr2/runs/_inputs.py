@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,22 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from .._shared import UserError
-from ..data import TABLE_SUFFIXES, Form, Preparation, Split, new_pictures, read_columns
+from ..data import (
+    Block,
+    DataError,
+    Form,
+    Preparation,
+    Split,
+    new_pictures,
+    picture_blocks,
+    picture_files,
+    read_columns,
+)
 from ..training import Numerics, embed
 from ._config import Config
 from ._samples import samples_of
+
+_ROWS = 10_000
 
 
 @dataclass(frozen=True)
@@ -63,24 +75,49 @@ class InputForm:
                     f"a tensor of prepared rows must be float, n×{self.shape[0]}, got {rows.dtype}, {shape}"
                 )
             return rows.to(torch.float32)
-        if self.preparation is None:
-            raise UserError("this run keeps no preparation.json: its rows are not a table's; give a float32 tensor")
+        prepare = self._known_preparation()
         if isinstance(rows, str | os.PathLike):
             rows = self.read(Path(rows))
-        elif isinstance(rows, list) and not rows:
+        elif isinstance(rows, list | tuple) and not rows:
             raise UserError("there are no rows to look at: the list is empty")
-        return torch.from_numpy(self.preparation.transform(rows))
+        return torch.from_numpy(prepare.transform(rows))
 
     def read(self, path: Path) -> Any:
         """The columns of a table's file."""
-        if self.preparation is None:
-            raise UserError(f"this run was not trained on a table, so it cannot read {path}")
-        texts = [own.name for own in self.preparation.prepared if own.kind == "category"]
-        return read_columns(path, as_text=texts)
+        prepared = self._known_preparation().prepared
+        return read_columns(path, as_text=[own.name for own in prepared if own.kind == "category"])
 
-    def names_a_table(self, path: Path | str) -> bool:
-        """Whether a path is one of a table."""
-        return Path(path).suffix.lower() in TABLE_SUFFIXES
+    def _known_preparation(self) -> Preparation:
+        if self.preparation is None:
+            raise UserError("this run keeps no preparation.json: its rows are not a table's; give a float32 tensor")
+        return self.preparation
+
+    def blocks(self, paths: Sequence[Path], notes: list[str]) -> tuple[int, Iterator[Block]]:
+        """How many samples these files and folders have, and the samples in blocks of bounded memory.
+
+        Sentences that a person should know are appended to ``notes``.
+        """
+        if self.is_pictures:
+            files = picture_files(paths)
+            return len(files), picture_blocks(files, self.pictures)
+        tables = [(path, self._prepared(path, notes)) for path in paths]
+        return sum(len(rows) for _, rows in tables), _row_blocks(tables)
+
+    def _prepared(self, path: Path, notes: list[str]) -> Tensor:
+        columns = self.read(path)
+        try:
+            return torch.from_numpy(self._known_preparation().transform(columns, notes))
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from None
+
+
+def _row_blocks(tables: list[tuple[Path, Tensor]]) -> Iterator[Block]:
+    """Rows are named by their numbers from 1 on; of several files, with the file before it."""
+    for path, rows in tables:
+        before = f"{path}:" if len(tables) > 1 else ""
+        for start in range(0, len(rows), _ROWS):
+            part = rows[start : start + _ROWS]
+            yield Block([f"{before}{start + at + 1}" for at in range(len(part))], part, [])
 
 
 def embedded(network: nn.Module, form: InputForm, inputs: Any, config: Config, numerics: Numerics) -> Tensor:

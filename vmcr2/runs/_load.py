@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from .._shared import UserError
@@ -16,16 +15,19 @@ from ..data import Preparation, describe
 from ..inference import Confidence
 from ..models import load_into
 from ..objectives import Objective
-from ..training import Numerics, choose_device, forked_random
+from ..training import choose_device
 from ._config import Config
 from ._folder import RunFolder, read_tensors, read_tensors_with_metadata
 from ._inputs import InputForm
-from ._measure import classifier_of
+from ._parts import built, classifier_from
+from ._pretrained import from_pretrained
 from ._run import Run
 
 
 def load_run(path: Path | str, *, device: str = "auto") -> Run:
     """A finished run from its folder alone: network, classifier, objective and figures.
+
+    A folder that :meth:`Run.save_pretrained` wrote is taken too, as :func:`from_pretrained` does.
 
     >>> import tempfile
     >>> import vmcr2
@@ -41,16 +43,13 @@ def load_run(path: Path | str, *, device: str = "auto") -> Run:
     True
     """
     folder = RunFolder(Path(path))
+    if folder.is_pretrained:
+        return from_pretrained(path, device=device)
     config = folder.read_config()
     chosen = choose_device(device)
     subspaces = read_subspaces(folder)
     classes = len(subspaces["bases"])  # of its own data, which may be fewer than published
-    numerics = Numerics.choose(chosen, config.run.precision)
-    shape = config.data.input_shape(_sample_shape(folder, config))
-    with forked_random(chosen):  # weights are drawn, and then replaced
-        network = numerics.place(config.model.build(shape, with_weights=False))
-        objective = config.objective.build(classes, config.model.dim, torch.arange(classes), config.optim.batch_size)
-    objective.module.to(chosen)
+    network, objective = built(config, _sample_shape(folder, config), classes, chosen)
     return restored(folder, config, network, objective, subspaces)
 
 
@@ -90,10 +89,7 @@ def restored(
             objective.module.load_state_dict(read_tensors(folder.objective))
     except RuntimeError as error:
         raise UserError(f"the weights in {folder.path} do not fit its config.json: {error}") from error
-    bases, energies = subspaces["bases"], subspaces["energies"]
-    classifier = classifier_of(config, len(bases))
-    none = torch.zeros(0)  # the moments it was fitted from are not kept
-    classifier.load_state_dict({"subspace_bases": bases, "subspace_energies": energies, "scatter": none, "sizes": none})
+    classifier = classifier_from(config, subspaces["bases"], subspaces["energies"])
     device = next(network.parameters()).device
     run = finished_run(folder, config, folder.read_summary(), network, classifier.to(device), objective)
     return replace(run, confidence=_read_confidence(folder))

@@ -208,7 +208,7 @@ def _table() -> dict[str, Callable[[], Recipe]]:
 
 def default_origin(name: str) -> str:
     """The origin of a value that no recipe sets."""
-    plain = name in ("holdout", "calibration_share", "label_noise", "readout", "seed", "precision") or (
+    plain = name in ("holdout", "label_noise", "readout", "seed", "precision") or (
         name in ALL_SETTINGS and not ALL_SETTINGS[name].rule.decides
     )
     return "the trainer's default" if plain else "not given in the paper, ours: the default"

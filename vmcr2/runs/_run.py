@@ -1,4 +1,4 @@
-"""A run as others see it: the listener that follows it, and the result."""
+"""A finished run as others see it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,25 +14,12 @@ from torch import Tensor, nn
 from .._shared import UserError
 from ..classifiers import NearestSubspace
 from ..functional import nearest_subspace
-from ..inference import HEAD, SUBSPACE, Answers, Confidence, KeptSamples, Neighbors, Readout
+from ..inference import HEAD, SUBSPACE, Answers, Confidence, Exported, KeptSamples, Neighbors, Readout
 from ..training import Numerics
 from ._config import Config
 from ._folder import RunFolder, read_tensors
 from ._inputs import InputForm, embedded
 from ._new_class import check_new_name, fairness, with_class
-
-
-class Listener(Protocol):
-    """Follows a run: is told when it starts, after epochs, and about problems."""
-
-    def started(self, config: Config, folder: Path, first_epoch: int) -> None:
-        """Before the first epoch."""
-
-    def epoch(self, record: dict[str, Any]) -> None:
-        """After every epoch that has a line of metrics, with it."""
-
-    def note(self, text: str) -> None:
-        """Something that a person should know, in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +151,40 @@ class Run:
         """
         check_new_name(self, name)
         return with_class(self, name, self.features(inputs))
+
+    def export(self, path: Path | str, *, force: bool = False) -> Exported:
+        """Write what the run does as one file for other programs: .onnx (onnxruntime) or .pt2 (torch.export.load).
+
+        It takes uint8 pictures of the run's size, or prepared rows of a table, as many as there are. It answers with
+        label, probabilities, novelty and features, in float32. Class names, and what else a reader must know, are in
+        its metadata: see docs/exporting.md. The file is compared with the run: it is written only if they agree to
+        1e-4. An existing file is replaced only with ``force``.
+        """
+        from ._exporting import export_run
+
+        return export_run(self, Path(path), force=force)
+
+    def save_pretrained(self, path: Path | str, *, kept_samples: bool = True) -> None:
+        """Write the run as people publish it: config.json, model.safetensors and a model card, README.md.
+
+        ``vmcr2.from_pretrained`` reads the folder, and nothing else is needed. Classes that were added, and a new
+        calibration, are saved too. Of the paths in the settings only the last part is kept.
+
+        Args:
+            path: a new or an empty folder. Nothing is overwritten.
+            kept_samples: also save the training samples that the run has kept, for :meth:`neighbors`. These are
+                features and thumbnails of training pictures: leave them out if the pictures are private.
+        """
+        from ._pretrained import save_pretrained
+
+        save_pretrained(self, Path(path), kept_samples=kept_samples)
+
+    @classmethod
+    def from_pretrained(cls, path: Path | str, *, device: str = "auto") -> Run:
+        """The same as ``vmcr2.from_pretrained``."""
+        from ._pretrained import from_pretrained
+
+        return from_pretrained(path, device=device)
 
     @property
     def _novelty_by(self) -> str:

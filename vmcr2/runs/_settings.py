@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from .._shared import Settings, setting
+from .._shared import ABOVE_ZERO, Settings, setting
 from ..training import Precision
 
 
@@ -36,8 +36,11 @@ class RunSettings(Settings):
     """Whether pictures stay on the host and come to the device batch by batch; "auto" does so if they do not fit."""
     log_every: int = setting(0, at_least=0, decides=False)
     """Epochs between lines of metrics. 0: about 100 lines over the run."""
-    eval_every: int = setting(0, at_least=0, decides=False)
+    eval_every: int = setting(0, at_least=0, decides=False, decides_with={"patience": ABOVE_ZERO})
     """Epochs between measurements on the whole training set and the hold-out. 0: only at the end; with a
-    hold-out also ten times during the run."""
+    hold-out also ten times during the run. With ``patience``, at most a fifth of it."""
+    patience: int = setting(0, at_least=0)
+    """Early stopping: the run ends after so many epochs without a better held-out accuracy, and keeps the weights of
+    the best epoch. It needs ``holdout`` or ``validation``. 0: the run makes all its epochs."""
     checkpoint_seconds: float = setting(20.0, at_least=0, decides=False)
     """The shortest time between checkpoints; 0 writes one after every epoch."""

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import math
-import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from .._shared import CollapseWarning, UserError
+from .._shared import UserError
 from ..data import Source, Split, hold_out, set_aside, with_label_noise
 from ..functional import diagnose, rate_reduction
-from ..training import Engine, Loop, Numerics, Step, TrainingError, batch_figures, check_capture, embed, epoch_order
-from ._checkpoint import Position, load_checkpoint, save_checkpoint
+from ..training import Engine, Loop, Numerics, Step, batch_figures, check_capture, embed, epoch_order
+from ._callbacks import Callbacks
+from ._checkpoint import Position
 from ._config import Config
+from ._early_stopping import longest_interval
 from ._folder import RunFolder, write_tensors
 from ._load import finished_run, read_subspaces, restored, start_from
 from ._measure import (
@@ -29,19 +30,14 @@ from ._measure import (
     evaluate_unseen,
 )
 from ._report_tensors import evaluation_tensors
-from ._run import Listener, Run
+from ._run import Run
+from ._running import run_epochs
 from ._samples import samples_of
 from ._use import CalibrationSamples, calibrated, write_use
 
 _LINES = 100
-_PATIENCE = 0.2  # part of the run after which features must have left a collapsed start
 _ENOUGH_STEPS = 100  # a run of fewer is a trial: nobody expects it to have learned
 ADVICE = "Try the recipe's rule (--objective auto), a network with BatchNorm, or another lr (docs/defaults.md)"
-
-
-def warn_of_collapse(text: str) -> None:
-    """For runs that nobody listens to."""
-    warnings.warn(text, CollapseWarning, stacklevel=2)
 
 
 class Trainer:
@@ -117,57 +113,21 @@ class Trainer:
         total = len(self.train_split.labels)
         return Loop(self.step, engine, lambda epoch: epoch_order(total, run.seed, epoch))
 
-    def run(self, folder: RunFolder, listener: Listener | None, for_report: bool = True) -> Run:
+    @property
+    def steps_per_epoch(self) -> int:
+        """Whole batches of the training set."""
+        return len(self.train_split.labels) // self.batch_size
+
+    def run(self, folder: RunFolder, callbacks: Callbacks, for_report: bool = True) -> Run:
         """Train from the last checkpoint, or from the start, in a folder that this process holds."""
-        epochs = self.config.optim.epochs
-        position = Position(0, 0, 0.0)
-        if folder.checkpoint.exists():
-            position = load_checkpoint(folder.checkpoint, self.step)
-        folder.keep_metrics(position.epoch)
-        if listener is not None:
-            listener.started(self.config, folder.path, position.epoch)
-        images = (epochs - position.epoch) * (len(self.train_split.labels) // self.batch_size) * self.batch_size
-        loop = self.loop(images, listener.note if listener is not None else warnings.warn)
-        loop.seconds = position.seconds
-        saved = time.monotonic()
+        return run_epochs(self, folder, callbacks, for_report)
 
-        def stands_at(epoch: int) -> Position:
-            return Position(epoch + 1, (epoch + 1) * loop.steps_per_epoch, loop.seconds)
+    def problem(self, expansion: float, compression: float | None, epochs: int | None = None) -> str | None:
+        """A sentence about features that collapsed or stalled, with what to do; None if they did not.
 
-        say = listener.note if listener is not None else warn_of_collapse
-        said = False
-
-        def trained(epoch: int, spent: float) -> None:
-            nonlocal said
-            if record := self.record(stands_at(epoch), spent, loop):
-                folder.append(record)
-                if listener is not None:
-                    listener.epoch(record)
-                # at the start collapsed features are normal. Of a batch only R is judged: its R_c depends on its size
-                problem = self._problem(record["expansion"], None) if epoch + 1 >= _PATIENCE * epochs else None
-                if problem and not said:
-                    said = True
-                    say(f"epoch {epoch + 1}: {problem}")
-
-        def ended(epoch: int) -> bool:
-            nonlocal saved
-            if time.monotonic() - saved >= self.config.run.checkpoint_seconds or epoch + 1 == epochs:
-                save_checkpoint(folder.checkpoint, self.step, stands_at(epoch))
-                saved = time.monotonic()
-            return False
-
-        try:
-            loop.run(position.epoch, trained=trained, ended=ended)
-        except TrainingError as error:
-            raise TrainingError(f"{error}; the checkpoint, if there is one, is from an earlier epoch") from error
-        run = self.finish(folder, loop.seconds, for_report)
-        if "warning" in run.summary and not said:
-            say(run.summary["warning"])
-        return run
-
-    def _problem(self, expansion: float, compression: float | None) -> str | None:
-        """A sentence about features that collapsed or stalled, with what to do; None if they did not."""
-        steps = self.config.optim.epochs * (len(self.train_split.labels) // self.batch_size)
+        ``epochs`` are those of a run that ended early.
+        """
+        steps = (epochs or self.config.optim.epochs) * self.steps_per_epoch
         if steps < _ENOUGH_STEPS or not self.config.objective.separates:
             return None
         found = diagnose(
@@ -183,8 +143,7 @@ class Trainer:
     def record(self, position: Position, spent: float, loop: Loop) -> dict[str, Any]:
         """A line of metrics, if one is due: every ``log_every``-th epoch, the first and the last."""
         run, epochs = self.config.run, self.config.optim.epochs
-        every = run.eval_every or (math.ceil(epochs / 10) if self.held is not None else 0)
-        measured = every and position.epoch % every == 0 and position.epoch < epochs
+        measured = self._measures(position.epoch)
         line_due = position.epoch % (run.log_every or math.ceil(epochs / _LINES)) == 0
         if not (measured or line_due or position.epoch in (1, epochs)):
             return {}
@@ -201,8 +160,19 @@ class Trainer:
                 record |= self._progress()
         return record
 
+    def _measures(self, epoch: int) -> bool:
+        """Whether whole sets are measured after this epoch. After the last, the evaluation of the run does so anyway,
+        unless it must be known before whether the last is the best."""
+        run, epochs = self.config.run, self.config.optim.epochs
+        if epoch == epochs:
+            return run.patience > 0
+        every = run.eval_every or (math.ceil(epochs / 10) if self.held is not None else 0)
+        if run.patience:
+            every = min(every, longest_interval(run.patience))
+        return every > 0 and epoch % every == 0
+
     def _progress(self) -> dict[str, float]:
-        """The two figures that are measured during a run; the whole evaluation comes at the end."""
+        """The few figures that are measured during a run; the whole evaluation comes at the end."""
         labels, eps_sq = self.step.samples.labels, self.config.objective.eps_sq
         features = self.step.embed()
         full = rate_reduction(features.double(), labels, self.num_classes, eps_sq=eps_sq)
@@ -211,6 +181,10 @@ class Trainer:
             classifier = classifier_of(self.config, self.num_classes).fit(features, labels)
             held = self._embed(self.held)
             figures["holdout_accuracy"] = accuracy(classifier.predict(held).cpu(), self.held.labels)
+            with torch.no_grad():
+                predicted = self.objective.predict(held)
+            if predicted is not None:
+                figures["holdout_head_accuracy"] = accuracy(predicted.cpu(), self.held.labels)
         return figures
 
     def _embed(self, split: Split) -> Tensor:
@@ -226,8 +200,8 @@ class Trainer:
         labels = unseen.labels.to(self.numerics.device)
         return features, evaluate_unseen(side, features, labels, self.num_classes, self.objective, name)
 
-    def finish(self, folder: RunFolder, seconds: float, for_report: bool) -> Run:
-        """Evaluate and write the results, the summary last."""
+    def finish(self, folder: RunFolder, seconds: float, for_report: bool, outcome: Mapping[str, Any]) -> Run:
+        """Evaluate and write the results, the summary last. ``outcome`` is what it says about the end of training."""
         self.step.settle()
         side = self.measure()
         name, unseen = ("test", self.source.test()) if self.held is None else ("holdout", self.held)
@@ -235,7 +209,7 @@ class Trainer:
         summary |= side.figures
         summary["readout"] = choose_readout(self.config.run.readout, summary)
         summary["readout_accuracy"] = summary["head_accuracy" if summary["readout"] == "head" else f"{name}_accuracy"]
-        if problem := self._problem(summary["expansion"], summary["compression"]):
+        if problem := self.problem(summary["expansion"], summary["compression"], outcome.get("epochs")):
             summary["warning"] = problem
         summary |= {
             "epochs": self.config.optim.epochs,
@@ -244,6 +218,7 @@ class Trainer:
             f"{name}_images": len(unseen.labels),
             "parameters": sum(parameter.numel() for parameter in self.network.parameters()),
         }
+        summary |= outcome
         run = finished_run(folder, self.config, summary, self.network, side.classifier, self.objective)
         run = calibrated(run, self._calibration_features(features), unseen_features=features, unseen=unseen)
         write_tensors(folder.model, dict(self.network.state_dict()))

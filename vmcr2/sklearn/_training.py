@@ -153,7 +153,7 @@ class Trainer:
         self.epochs_done += 1
         self.loss_curve.append(self.loss(data))
 
-    def _train(self, data: Samples, optim: OptimSettings, work: Callable[[Loop], None]) -> None:
+    def _train(self, data: Samples, optim: OptimSettings, work: Callable[[Loop], object]) -> None:
         """Call ``work`` with a loop over these samples. Torch's random numbers are restored afterwards."""
         step = Step(
             self.featurizer,

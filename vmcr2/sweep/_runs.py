@@ -44,14 +44,11 @@ class StoppedError(Exception):
 
 
 class _Watch:
-    """Ends a run when it is told to, and keeps the run's messages."""
+    """Ends a run when it is told to, after a checkpoint, and keeps the run's messages."""
 
     def __init__(self, told_to_stop: Callable[[], bool] | None) -> None:
         self.told_to_stop = told_to_stop
         self.notes: list[str] = []
-
-    def started(self, config: Config, folder: Path, first_epoch: int) -> None:
-        """Nothing."""
 
     def epoch(self, record: dict[str, Any]) -> None:
         """Stop if told to. This is called for each line of metrics, about a hundred times per run."""
@@ -88,7 +85,7 @@ class Runner:
                     job.config,
                     out=folder.path,
                     resume=True,
-                    listener=watch,
+                    callbacks=[watch],
                     source=self._source(job.config),
                     for_report=job.for_report,
                 )
@@ -123,7 +120,10 @@ def _give_memory_back() -> None:
 def prune(path: Path) -> None:
     """Keep only the small files that describe the run: configuration, manifest, metrics, summary."""
     folder = RunFolder(path)
-    for large in (folder.model, folder.objective, folder.subspaces, folder.evaluation):
+    for large in (
+        *(folder.model, folder.objective, folder.subspaces, folder.evaluation),
+        *(folder.confidence, folder.kept_samples),
+    ):
         large.unlink(missing_ok=True)
     shutil.rmtree(folder.checkpoint.parent, ignore_errors=True)
 

@@ -18,5 +18,6 @@ from ._samples import (
     even_batch as even_batch,
     order_generator as order_generator,
 )
+from ._schedule import learning_rate as learning_rate
 from ._settings import OptimSettings as OptimSettings
 from ._step import Step as Step

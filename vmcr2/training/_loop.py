@@ -36,60 +36,81 @@ class Loop:
         self.steps_per_epoch = max(1, len(step.samples) // self.batch_size)
         self.seconds = 0.0
         """Spent on steps and latching so far."""
+        self.spent = 0.0
+        """Those of the steps of an epoch that is not done yet."""
 
     def run(
         self,
         first_epoch: int,
         *,
+        first_step: int = 0,
         trained: Callable[[int, float], None] = lambda epoch, seconds: None,
         ended: Callable[[int], bool] = lambda epoch: False,
-    ) -> None:
-        """All epochs from ``first_epoch`` on, counted from 0.
+        asked_to_stop: Callable[[], bool] = lambda: False,
+    ) -> int:
+        """All epochs from ``first_epoch`` on, counted from 0, the first of them from ``first_step`` on.
 
         ``trained`` is called after an epoch's steps with its number and its seconds, before latching: figures are then
         of the dictionary that the steps have made. ``ended`` is called after latching, and stops the run where it
-        returns True.
+        returns True. ``asked_to_stop`` is called between two steps of an epoch, and stops the run there. It must not
+        wait for the device. Returns the number of steps of the run that are done.
         """
         epochs = self.step.optim.epochs
-        if first_epoch == 0:
+        if first_epoch == first_step == 0:
             self.latch_if_due(0)
         for epoch in range(first_epoch, epochs):
             start = time.perf_counter()
-            self.train_epoch(epoch)
-            spent = time.perf_counter() - start
-            self.seconds += spent
+            done = self.train_epoch(epoch, first_step, asked_to_stop)
+            first_step = 0
+            self._spend(start)
+            if done < self.steps_per_epoch:
+                return epoch * self.steps_per_epoch + done
+            spent, self.spent = self.spent, 0.0
             trained(epoch, spent)
             if epoch + 1 < epochs:
                 start = time.perf_counter()
                 self.latch_if_due((epoch + 1) * self.steps_per_epoch)
                 self.seconds += time.perf_counter() - start
             if ended(epoch):
-                break
+                return (epoch + 1) * self.steps_per_epoch
+        return epochs * self.steps_per_epoch
 
-    def train_epoch(self, epoch: int) -> None:
+    def _spend(self, start: float) -> None:
+        took = time.perf_counter() - start
+        self.seconds += took
+        self.spent += took
+
+    def train_epoch(self, epoch: int, first: int = 0, asked_to_stop: Callable[[], bool] = lambda: False) -> int:
         """One pass over the training set in whole batches, with the latching that falls due inside it.
 
-        It ends with the only synchronisation of the epoch: whether anything in it was not finite.
+        It begins with batch ``first``, and ends early where ``asked_to_stop`` says so. Returns the number of batches
+        that are done. It ends with the only synchronisation of the epoch: whether anything in it was not finite.
         """
-        step, size = self.step, self.batch_size
+        step, size, steps = self.step, self.batch_size, self.steps_per_epoch
         if step.begin(epoch):
             self.engine.renew()
         order, here = self.order(epoch), self._order[2]
-        for i in range(self.steps_per_epoch):
-            done = epoch * self.steps_per_epoch + i
-            if i:
+        made = first
+        while made < steps:
+            done = epoch * steps + made
+            if made:
                 self.latch_if_due(done)
-            step.samples.bring(here[i * size : (i + 1) * size])
-            step.index.copy_(order[i * size : (i + 1) * size])
-            step.rate.fill_(learning_rate(step.optim, done, self.steps_per_epoch))
+            step.samples.bring(here[made * size : (made + 1) * size])
+            step.index.copy_(order[made * size : (made + 1) * size])
+            step.rate.fill_(learning_rate(step.optim, done, steps))
             self.engine()
-            if i + 1 < self.steps_per_epoch:
-                step.samples.expect(here[(i + 1) * size : (i + 2) * size])
-        self.order(epoch + 1)  # while the device is still busy
+            made += 1
+            if made < steps:
+                if asked_to_stop():
+                    break
+                step.samples.expect(here[made * size : (made + 1) * size])
+        else:
+            self.order(epoch + 1)  # while the device is still busy
         if step.broke():
             raise TrainingError(
                 f"training broke in epoch {epoch + 1}, not finite: {what_broke(step)}. Lower lr or loss_scale"
             )
+        return made
 
     def order(self, epoch: int) -> Tensor:
         """The epoch's order of samples, on the device."""

@@ -40,19 +40,28 @@ class Browser:
     def __init__(self, driver: Any) -> None:
         self.driver = driver
 
-    def open(self, page: Path, *, width: int = 1280, dark: bool = False, scripts: bool = True) -> None:
+    def open(self, page: Path | str, *, width: int = 1280, dark: bool = False, scripts: bool = True) -> None:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
         self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not scripts})
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         self.driver.get_log("browser")  # what an earlier page said
-        self.driver.get(page.resolve().as_uri())
-        if scripts:
+        self.driver.get(page if isinstance(page, str) else page.resolve().as_uri())
+        if scripts and isinstance(page, str):  # a server's page asks the server before it is ready
+            self.wait_for("return document.documentElement.dataset.ready === 'yes'")
+        elif scripts:
             assert self.ask("return document.documentElement.dataset.ready") == "yes", self.complaints()
 
     def ask(self, script: str, *args: Any) -> Any:
         return self.driver.execute_script(script, *args)
+
+    def wait_for(self, script: str, *args: Any, seconds: float = 30) -> Any:
+        """What the script returns, as soon as that is true."""
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        waiting = WebDriverWait(self.driver, seconds, poll_frequency=0.05)
+        return waiting.until(lambda _: self.ask(script, *args), f"never true: {script}")
 
     def complaints(self) -> list[str]:
         """What the console says, but for Chromium's advice to these tests, which read pixels back."""

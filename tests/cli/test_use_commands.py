@@ -1,0 +1,177 @@
+"""`vmcr2 predict | embed | neighbors` as a person types them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import in_process
+from picture_folders import Image, write_split
+from seeds import SEED
+
+from vmcr2.data import Split, open_data
+from vmcr2.runs import Run, fit, load_run, recipe
+
+NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+FEW = 30
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    config = recipe("digits", objective="ce+mcr2", epochs=20, device="cpu", seed=SEED)
+    return fit(config, out=tmp_path_factory.mktemp("use") / "run")
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder new/ with thirty digits as pictures, and one file that is none."""
+    monkeypatch.chdir(tmp_path)
+    test = open_data("digits").test()
+    write_split(tmp_path / "new", Split(test.images[:FEW], test.labels[:FEW]), NAMES)
+    (tmp_path / "new" / "one" / "broken.png").write_text("only text")
+    return tmp_path
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_answers_in_a_file(run: Run, place: Path) -> None:
+    said = in_process("predict", str(run.folder), "new", "-o", "out.csv", "--refuse", "0.05")
+    assert said.code == 1  # one file could not be read
+    assert "cannot read new/one/broken.png: it is no picture of a known format" in said.err
+    assert f"out.csv: {FEW} of {FEW + 1}" in said.err
+    rows = rows_of(place / "out.csv")
+    assert len(rows) == FEW
+    paths = [row["input"] for row in rows]
+    answers = run.answers(paths)
+    assert [row["class"] for row in rows] == run.predict(paths)
+    assert sum(NAMES[int(row["class"])] == Path(row["input"]).parent.name for row in rows) > 0.8 * FEW
+    likely = answers.probabilities.topk(2, dim=1)
+    threshold = run.threshold(0.05)
+    for at, row in enumerate(rows):
+        assert float(row["probability"]) == pytest.approx(likely.values[at, 0].item(), abs=1e-5)
+        assert float(row["second_probability"]) == pytest.approx(likely.values[at, 1].item(), abs=1e-5)
+        assert row["second"] == run.class_names[likely.indices[at, 1]]
+        assert float(row["residual"]) == pytest.approx(answers.residuals[at, int(row["class"])].item(), abs=1e-5)
+        assert float(row["novelty"]) == pytest.approx(answers.novelty[at].item(), abs=1e-5)
+        assert row["refused"] == str(answers.novelty[at].item() > threshold)
+    again = in_process("predict", str(run.folder), "new", "-o", "out.csv")
+    assert again.code == 2
+    assert "out.csv already exists" in again.err
+    assert in_process("predict", str(run.folder), "new", "-o", "out.csv", "--force").code == 1
+
+
+def test_the_three_formats_say_the_same(run: Run, place: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    for name in ("a.csv", "a.jsonl", "a.parquet"):
+        assert in_process("predict", str(run.folder), "new/six", "new/one", "-o", name).code == 1
+    first, second, third = (
+        pandas.read_csv("a.csv"),
+        pandas.read_json("a.jsonl", lines=True),
+        pandas.read_parquet("a.parquet"),
+    )
+    for frame in (second, third):
+        assert list(frame.columns) == list(first.columns)
+        assert list(frame["input"]) == list(first["input"])
+        assert np.allclose(frame["probability"], first["probability"])
+    assert "refused" not in first.columns
+
+
+def test_on_the_screen(run: Run, place: Path) -> None:
+    (picture,) = sorted((place / "new" / "six").iterdir())[:1]
+    said = in_process("predict", str(run.folder), str(picture))
+    assert (said.code, said.err) == (0, "")
+    assert run.predict(picture)[0] in said.out
+    assert f"{run.predict_proba(picture).max().item():.4f}" in said.out
+
+
+def test_features_in_a_file(run: Run, place: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    for name in ("f.npz", "f.parquet"):
+        assert in_process("embed", str(run.folder), "new", "-o", name).code == 1
+    with np.load("f.npz") as found:
+        names, features = found["names"].tolist(), found["features"]
+    assert len(names) == FEW
+    assert features.dtype == np.float32
+    assert np.allclose(features, run.features(names).numpy(), atol=1e-6)
+    assert np.allclose(np.linalg.norm(features, axis=1), 1, atol=1e-5)
+    table = parquet.read_table("f.parquet").to_pydict()
+    assert table["name"] == names
+    assert np.allclose(np.array(table["features"]), features)
+
+
+def test_neighbours_on_the_screen_and_in_a_picture(run: Run, place: Path) -> None:
+    pictures = sorted((place / "new" / "six").iterdir())[:2]
+    paths = [str(path) for path in pictures]
+    said = in_process("neighbors", str(run.folder), *paths, "-n", "4", "-o", "near.png")
+    assert said.code == 0
+    found = run.neighbors(paths, 4)
+    for path, names, cosines in zip(paths, found.names, found.cosines.tolist(), strict=True):
+        (line,) = [line for line in said.out.splitlines() if line.startswith(f"{path}: ")]
+        assert f"{names[0]} {cosines[0]:.3f}" in line
+        assert line.count("#") == 4
+    with Image.open("near.png") as sheet:
+        assert sheet.size == (8 + 5 * 104, 8 + 2 * 132)
+        assert len(sheet.getcolors(100_000)) > 10
+    lines = in_process("neighbors", str(run.folder), *paths, "--json").out.splitlines()
+    assert [json.loads(line)["input"] for line in lines] == paths
+    assert len(json.loads(lines[0])["neighbors"]) == 5
+
+
+def test_rows_of_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{at % 2 + 0.1 * (at % 7):.2f},{'low' if at % 2 else 'high'}" for at in range(200)]
+    Path("things.csv").write_text("\n".join(["size,kind", *rows]))
+    assert in_process("train", "things.csv", "--label", "kind", "--epochs", "3", "--out", "run", "--json").code == 0
+    said = in_process("predict", "run", "things.csv", "-o", "out.csv")
+    assert said.code == 0
+    assert "Ignored columns that training did not have: kind" in said.err
+    assert [row["input"] for row in rows_of(Path("out.csv"))] == [str(at + 1) for at in range(200)]
+    Path("other.csv").write_text("length\n1\n")
+    said = in_process("predict", "run", "other.csv")
+    assert said.code == 2
+    assert said.err.startswith("vmcr2: other.csv: the rows have no column size: give the columns")
+    said = in_process("neighbors", "run", "things.csv", "-o", "x.png")
+    assert (said.code, "which have no pictures: leave -o out" in said.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("predict", "RUN", "nowhere.png"), "nowhere.png does not exist: correct the path"),
+        (("predict", "RUN", "empty"), "empty has no pictures"),
+        (
+            ("predict", "RUN", "new/one/broken.png"),
+            "none of the inputs can be read: new/one/broken.png (it is no picture",
+        ),
+        (("predict", "RUN", "new", "-o", "out.txt"), "out.txt must end in .csv, .jsonl or .parquet"),
+        (("predict", "RUN", "new", "--refuse", "2"), "a false-alarm rate must lie between 0 and 1"),
+        (("predict", "RUN", "new", "--refuse", "0.001"), "needs at least 999 calibration samples, and there are 143"),
+        (("predict", "empty", "new"), "empty is not a run folder: it has no config.json"),
+        (("embed", "RUN", "new", "-o", "f.csv"), "f.csv must end in .npz or .parquet"),
+        (("neighbors", "RUN", "new", "-n", "0"), "count must be at least 1"),
+        (("neighbors", "RUN", "new", "-o", "x.jpg"), "x.jpg must end in .png"),
+    ],
+)
+def test_mistakes_are_one_sentence(arguments: tuple[str, ...], said: str, run: Run, place: Path) -> None:
+    (place / "empty").mkdir()
+    found = in_process(*(str(run.folder) if word == "RUN" else word for word in arguments))
+    assert found.code == 2
+    assert said in found.err
+    assert found.err.count("\n") == 1
+    assert not [path for path in place.iterdir() if path.is_file()]  # nothing was written
+
+
+def test_a_run_without_calibration_says_so(place: Path) -> None:
+    config = recipe("digits", objective="mcr2", epochs=2, device="cpu", calibration_share=0.0)
+    folder = fit(config, out=place / "plain").folder
+    said = in_process("predict", str(folder), "new/six", "-o", "out.csv")
+    assert said.code == 0
+    assert "This run is not calibrated: there are no probabilities" in said.err
+    assert {row["probability"] for row in rows_of(place / "out.csv")} == {""}
+    assert load_run(folder, device="cpu").confidence is None

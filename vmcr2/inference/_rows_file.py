@@ -1,0 +1,104 @@
+"""Writes rows of answers into a .csv, .jsonl or .parquet file, block by block; the file appears when it is whole."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .._shared import UserError, atomic
+
+Rows = Mapping[str, Sequence[Any]]
+"""Columns of equal length."""
+Write = Callable[[Rows], None]
+
+
+@contextmanager
+def rows_file(path: Path) -> Iterator[Write]:
+    """A function that adds rows. All calls must have the same columns."""
+    with atomic(path) as temporary, _WRITERS[path.suffix.lower()](temporary) as write:
+        yield write
+
+
+def check_output(path: Path, suffixes: Sequence[str], *, force: bool = False) -> None:
+    """An output must have a known ending, a folder to be in, and must not exist yet."""
+    if path.suffix.lower() not in suffixes:
+        raise UserError(f"{path} must end in {' or '.join(filter(None, (', '.join(suffixes[:-1]), suffixes[-1])))}")
+    if not path.parent.is_dir():
+        raise UserError(f"there is no folder {path.parent}: make it first")
+    if path.exists() and not force:
+        raise UserError(f"{path} already exists: choose another name, or --force replaces it")
+    if path.suffix.lower() == ".parquet":
+        _arrow()
+
+
+@contextmanager
+def _csv(path: Path) -> Iterator[Write]:
+    with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as stream:
+        lines = csv.writer(stream)
+        started = False
+
+        def write(rows: Rows) -> None:
+            nonlocal started
+            if not started:
+                lines.writerow(rows)
+                started = True
+            lines.writerows(zip(*rows.values(), strict=True))
+
+        yield write
+
+
+@contextmanager
+def _jsonl(path: Path) -> Iterator[Write]:
+    with path.open("w", encoding="utf-8", errors="backslashreplace") as stream:
+
+        def write(rows: Rows) -> None:
+            for values in zip(*rows.values(), strict=True):
+                stream.write(json.dumps(dict(zip(rows, values, strict=True)), ensure_ascii=False) + "\n")
+
+        yield write
+
+
+@contextmanager
+def _parquet(path: Path) -> Iterator[Write]:
+    arrow, files = _arrow()
+    writer: Any = None
+
+    def write(rows: Rows) -> None:
+        nonlocal writer
+        table = arrow.table({name: _utf8(values) for name, values in rows.items()})
+        if writer is None:
+            # a block without a value in some column says nothing of its type: numbers are the only such columns
+            fields = [
+                (own.name, arrow.float64() if arrow.types.is_null(own.type) else own.type) for own in table.schema
+            ]
+            writer = files.ParquetWriter(path, arrow.schema(fields))
+        writer.write_table(table.cast(writer.schema))
+
+    try:
+        yield write
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+def _utf8(values: Sequence[Any]) -> Sequence[Any]:
+    """File names may have bytes that are no UTF-8."""
+    if len(values) and isinstance(values[0], str):
+        return [value.encode("utf-8", "backslashreplace").decode() if value is not None else None for value in values]
+    return values
+
+
+def _arrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise UserError("writing .parquet needs pyarrow: pip install 'vmcr2[tables]', or use .csv") from error
+    return pyarrow, pyarrow.parquet
+
+
+_WRITERS = {".csv": _csv, ".jsonl": _jsonl, ".parquet": _parquet}
