@@ -25,18 +25,26 @@ class Confidence:
     """by read-out, "head" and "subspace" """
     novelties: dict[str, Tensor]
     """by what novelty goes by, "head" or "subspace": that of every sample, ascending"""
+    features: Tensor | None = None
+    """(n, d) of the samples that the trained subspaces had right: they say how many an added class would take"""
 
     @classmethod
-    def learn(cls, readouts: list[Readout], features: Tensor, labels: Tensor, origin: str) -> Confidence:
-        """From features and classes of samples that were not trained on. One read-out for each way to predict."""
+    def learn(
+        cls, readouts: list[Readout], features: Tensor, labels: Tensor, origin: str, known: Tensor | None = None
+    ) -> Confidence:
+        """From features and classes of samples that were not trained on. One read-out for each way to predict.
+
+        ``known`` are the features to keep; all by default.
+        """
         temperatures, novelties = {}, {}
         for readout in readouts:
             scores = readout.scores(features, readout.residuals(features)).detach().double().cpu().numpy()
             found = fit_calibration(scores, labels.cpu().numpy())
             temperatures[readout.by] = found.temperature
-            with_temperature = replaced(readout, found.temperature)
-            novelties[readout.novelty_by] = with_temperature.in_blocks(features).novelty.double().sort().values.cpu()
-        return cls(origin, temperatures, novelties)
+            novelties[readout.novelty_by] = (
+                readout.at(found.temperature).in_blocks(features).novelty.double().sort().values.cpu()
+            )
+        return cls(origin, temperatures, novelties, features.float().cpu() if known is None else known)
 
     @property
     def samples(self) -> int:
@@ -70,7 +78,8 @@ class Confidence:
         numbers = {
             f"temperature.{by}": torch.tensor(value, dtype=torch.float64) for by, value in self.temperatures.items()
         }
-        return numbers | {f"novelty.{by}": values for by, values in self.novelties.items()}
+        kept = {} if self.features is None else {"features": self.features}
+        return numbers | {f"novelty.{by}": values for by, values in self.novelties.items()} | kept
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor], origin: str) -> Confidence:
@@ -78,13 +87,10 @@ class Confidence:
         parts: dict[str, dict[str, Tensor]] = {"temperature": {}, "novelty": {}}
         for name, value in tensors.items():
             kind, _, by = name.partition(".")
-            parts[kind][by] = value
-        return cls(origin, {by: value.item() for by, value in parts["temperature"].items()}, parts["novelty"])
-
-
-def replaced(readout: Readout, temperature: float) -> Readout:
-    """The same read-out at another temperature."""
-    return Readout(readout.bases, readout.head, by=readout.by, novelty_by=readout.novelty_by, temperature=temperature)
+            if kind in parts:
+                parts[kind][by] = value
+        temperatures = {by: value.item() for by, value in parts["temperature"].items()}
+        return cls(origin, temperatures, parts["novelty"], tensors.get("features"))
 
 
 def calibration_error(probabilities: Tensor, labels: Tensor, bins: int = _BINS) -> float:

@@ -35,6 +35,9 @@ class Readout(nn.Module):
         novelty_by: "subspace" (the smallest residual) or "head" (1 − the largest probability), for features that were
             not trained to lie in subspaces.
         temperature: T. 1 leaves the scores as they are.
+        scales: what each class's residual is multiplied by where classes are compared, (k,); ones by default.
+        gains: what the share inside each class's subspace is multiplied by for the novelty, (k,); ones by default.
+            Both are for classes that were added, whose subspaces come from a few samples.
 
     It has no branch on values and no fixed batch size, so it can be exported.
 
@@ -47,9 +50,19 @@ class Readout(nn.Module):
     bases: Tensor
     absent: Tensor
     temperature: Tensor
+    scales: Tensor
+    gains: Tensor
 
     def __init__(
-        self, bases: Tensor, head: nn.Linear | None, *, by: str, novelty_by: str, temperature: float = 1.0
+        self,
+        bases: Tensor,
+        head: nn.Linear | None,
+        *,
+        by: str,
+        novelty_by: str,
+        temperature: float = 1.0,
+        scales: Tensor | None = None,
+        gains: Tensor | None = None,
     ) -> None:
         super().__init__()
         self.by, self.novelty_by = by, novelty_by
@@ -58,6 +71,8 @@ class Readout(nn.Module):
         self.register_buffer("bases", bases.float().contiguous())
         self.register_buffer("absent", (bases == 0).all(2).all(1))
         self.register_buffer("temperature", torch.tensor(temperature, dtype=torch.float32, device=bases.device))
+        for name, given in (("scales", scales), ("gains", gains)):
+            self.register_buffer(name, torch.ones(len(bases), device=bases.device) if given is None else given.float())
 
     def residuals(self, z: Tensor) -> Tensor:
         """‖(I − V_jV_jᵀ)z‖² of unit features, (n, k)."""
@@ -70,15 +85,30 @@ class Readout(nn.Module):
         """(n, k): larger is likelier. A class without a subspace is never the answer of the subspaces."""
         if self.by == HEAD and self.head is not None:
             return cast(Tensor, self.head(z.float()))
-        return torch.where(self.absent, -4.0, -residuals)  # residuals are at most 1: −4 is below all
+        return torch.where(self.absent, -4.0, -residuals * self.scales)  # residuals are at most 1: −4 is below all
 
     def forward(self, z: Tensor) -> Answers:
         """Answers for features (n, d)."""
         residuals = self.residuals(z)
         scores = self.scores(z, residuals)
         probabilities = torch.softmax(scores / self.temperature, dim=1)
-        novelty = residuals.amin(1) if self.novelty_by == SUBSPACE else 1.0 - probabilities.amax(1)
+        if self.novelty_by == SUBSPACE:
+            novelty = (residuals - (self.gains - 1.0) * (1.0 - residuals)).clamp_min(0.0).amin(1)
+        else:
+            novelty = 1.0 - probabilities.amax(1)
         return Answers(scores.argmax(1), probabilities, residuals, novelty)
+
+    def at(self, temperature: float) -> Readout:
+        """The same read-out at another temperature."""
+        return Readout(
+            self.bases,
+            self.head,
+            by=self.by,
+            novelty_by=self.novelty_by,
+            temperature=temperature,
+            scales=self.scales,
+            gains=self.gains,
+        )
 
     @torch.no_grad()
     def in_blocks(self, z: Tensor) -> Answers:
