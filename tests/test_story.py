@@ -91,9 +91,10 @@ def test_the_block_tells_the_whole_story() -> None:
 
 
 def test_a_new_picture_is_known_and_noise_is_refused(said: dict[str, str], answers: dict[str, Any]) -> None:
-    """Of 6 seeds: "one" has at least 0.99 and a novelty of at most 0.05; of 20 pictures of noise 10 are refused at least.
+    """Of 6 seeds: "one" has at least 0.99 and a novelty of at most 0.05.
 
-    Their novelty is at least 0.34. From 480 pictures, 48 are set aside, so that the threshold is a rough one.
+    Of 20 pictures of noise at least 10 are refused. Their novelty is at least 0.34. Of 480 pictures 48 are set
+    aside: the threshold is a rough one.
     """
     known = answers["new/one.png"]
     noise = [row for name, row in answers.items() if "noise" in name]

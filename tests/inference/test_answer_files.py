@@ -67,7 +67,7 @@ def test_outputs_are_checked_before_any_work(tmp_path: Path) -> None:
     check_output(tmp_path / "new.CSV", known)
     with pytest.raises(UserError, match=r"out\.txt must end in \.csv, \.jsonl or \.parquet"):
         check_output(tmp_path / "out.txt", known)
-    with pytest.raises(UserError, match=r"there is no folder .*nowhere: make it first"):
+    with pytest.raises(UserError, match=r"there is no folder .*nowhere: create it first"):
         check_output(tmp_path / "nowhere" / "out.csv", known)
     (tmp_path / "there.csv").write_text("mine")
     with pytest.raises(UserError, match=r"there\.csv already exists: .*--force"):

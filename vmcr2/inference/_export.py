@@ -18,6 +18,7 @@ from torch import Tensor
 
 from .._shared import UserError, atomic
 from ._pipeline import OUTPUTS, Pipeline
+from ._rows_file import check_output
 
 ONNX, PT2 = ".onnx", ".pt2"
 ABOUT = "about.json"
@@ -45,12 +46,7 @@ def check_target(path: Path, *, force: bool = False) -> None:
     """A path that cannot be written is a :class:`UserError`, before any work is done."""
     if path.suffix.lower() not in (ONNX, PT2):
         raise UserError(f"{path} must end in .onnx (for onnxruntime) or .pt2 (for torch.export.load)")
-    if path.is_dir():
-        raise UserError(f"{path} is a folder: name a file")
-    if path.exists() and not force:
-        raise UserError(f"{path} already exists: choose another name, or --force (force=True) to replace it")
-    if not path.parent.is_dir():
-        raise UserError(f"there is no folder {path.parent}: create it first")
+    check_output(path, (ONNX, PT2), force=force)
     if path.suffix.lower() == ONNX:
         _import("onnx", "onnxscript", "onnxruntime")
 

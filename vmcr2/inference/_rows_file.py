@@ -28,9 +28,11 @@ def check_output(path: Path, suffixes: Sequence[str], *, force: bool = False) ->
     if path.suffix.lower() not in suffixes:
         raise UserError(f"{path} must end in {' or '.join(filter(None, (', '.join(suffixes[:-1]), suffixes[-1])))}")
     if not path.parent.is_dir():
-        raise UserError(f"there is no folder {path.parent}: make it first")
+        raise UserError(f"there is no folder {path.parent}: create it first")
+    if path.is_dir():
+        raise UserError(f"{path} is a folder: name a file")
     if path.exists() and not force:
-        raise UserError(f"{path} already exists: choose another name, or --force replaces it")
+        raise UserError(f"{path} already exists: choose another name, or --force (force=True) to replace it")
     if path.suffix.lower() == ".parquet":
         _arrow()
 

@@ -34,10 +34,10 @@ def load_run(path: Path | str, *, device: str = "auto") -> Run:
     >>> from vmcr2.data import open_data
     >>> test = open_data("digits").test()
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = vmcr2.fit(vmcr2.recipe("digits", epochs=3), out=f"{folder}/mine")
+    ...     _ = vmcr2.fit(vmcr2.recipe("digits", epochs=20), out=f"{folder}/mine")
     ...     run = vmcr2.load_run(f"{folder}/mine")
     >>> run.predict(test.images[:3])
-    ['1', '2', '9']
+    ['7', '6', '3']
     >>> predicted = run.predict(test.images, labels=True)
     >>> (predicted.cpu() == test.labels).double().mean().item() == run.summary["test_accuracy"]
     True
