@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +47,10 @@ def drawn_run(
     if not calibrated:
         return run
     known = samples(shape, 60)
-    labels = run.predict(known, labels=True)
+    bare = replace(run, form=replace(form, preparation=None))  # these rows are prepared already
+    labels = bare.predict(known, labels=True)
     labels[::7] = (labels[::7] + 1) % CLASSES  # some mistakes, so that it is not quite sure
-    return run.calibrate(known, labels)
+    return replace(run, confidence=bare.calibrate(known, labels).confidence)
 
 
 def samples(shape: tuple[int, ...], count: int, seed: int = 0) -> Tensor:

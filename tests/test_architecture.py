@@ -94,7 +94,7 @@ LIBRARIES = {
     "models": {"triton", "safetensors", "timm", "torchvision"},  # lazily, all of them
     # lazily, for files that a person asks for: pyarrow, PIL, onnx; scipy, which scikit-learn brings, when calibrating
     "inference": {"numpy", "scipy", "pyarrow", "PIL", "onnx", "onnxruntime"},
-    "runs": {"safetensors", "wandb"},  # wandb, and torch's part for tensorboard: lazily, for --log
+    "runs": {"numpy", "safetensors", "wandb"},  # wandb, and torch's part for tensorboard: lazily, for --log
     "bench": {"safetensors"},
     "sklearn": {"numpy", "scipy", "sklearn", "rich"},  # rich: the progress bar, where asked for
     "serve": {"numpy", "PIL", "fastapi", "pydantic", "python_multipart", "starlette", "uvicorn"},

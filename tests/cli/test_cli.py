@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 import vmcr2
 from vmcr2.classifiers import NearestSubspace
 from vmcr2.cli import _display, _train, app, main
-from vmcr2.data import DATASETS, Source, open_data, plain, set_aside
+from vmcr2.data import DATASETS, Source, aside_rows, open_data, parted, plain
 from vmcr2.data._digits import DigitsReader
 from vmcr2.models import build
 from vmcr2.runs import FAMILIES, RECIPES, Config, find_recipe
@@ -155,7 +155,14 @@ def test_the_run_folder_is_complete(trained: Trained) -> None:
     manifest = strict((trained.folder / "manifest.json").read_text())
     source = open_data("digits")
     assert manifest["seed"] == 3
-    about = {"name": "digits", "train_checksum": source.train_checksum, "path": None, "title": "", "notes": []}
+    about = {
+        "name": "digits",
+        "train_checksum": source.train_checksum,
+        "path": None,
+        "title": "",
+        "notes": [],
+        "set_aside": 143,
+    }
     assert manifest["data"] == about | {"sample_shape": [1, 8, 8], "class_names": list("0123456789")}
     metrics = [strict(line) for line in (trained.folder / "metrics.jsonl").read_text().splitlines()]
     assert [record["epoch"] for record in metrics] == [1, 2]
@@ -178,7 +185,7 @@ def test_the_test_accuracy_is_that_of_the_saved_weights(trained: Trained) -> Non
     network.load_state_dict(read_tensors(trained.folder / "model.safetensors"))
     network.eval()
     source = open_data("digits")
-    train, _ = set_aside(source.train(), 0.1, 10)
+    train, _ = parted(source.train(), aside_rows(source.train().labels, 0.1, 10))
     with torch.no_grad():
         z = {
             name: network(plain(split.images, torch.arange(len(split.labels)), size=8))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,15 +52,16 @@ def test_answers_in_a_file(run: Run, place: Path) -> None:
     assert len(rows) == FEW
     paths = [row["input"] for row in rows]
     answers = run.answers(paths)
-    assert [row["class"] for row in rows] == run.predict(paths)
-    assert sum(NAMES[int(row["class"])] == Path(row["input"]).parent.name for row in rows) > 0.8 * FEW
+    assert [row["likeliest"] for row in rows] == run.predict(paths)
+    assert [row["class"] or None for row in rows] == run.predict(paths, refuse=0.05)
+    assert sum(NAMES[int(row["likeliest"])] == Path(row["input"]).parent.name for row in rows) > 0.8 * FEW
     likely = answers.probabilities.topk(2, dim=1)
     threshold = run.threshold(0.05)
     for at, row in enumerate(rows):
         assert float(row["probability"]) == pytest.approx(likely.values[at, 0].item(), abs=1e-5)
         assert float(row["second_probability"]) == pytest.approx(likely.values[at, 1].item(), abs=1e-5)
         assert row["second"] == run.class_names[likely.indices[at, 1]]
-        assert float(row["residual"]) == pytest.approx(answers.residuals[at, int(row["class"])].item(), abs=1e-5)
+        assert float(row["residual"]) == pytest.approx(answers.residuals[at, int(row["likeliest"])].item(), abs=1e-5)
         assert float(row["novelty"]) == pytest.approx(answers.novelty[at].item(), abs=1e-5)
         assert row["refused"] == str(answers.novelty[at].item() > threshold)
     again = in_process("predict", str(run.folder), "new", "-o", "out.csv")
@@ -88,6 +92,37 @@ def test_on_the_screen(run: Run, place: Path) -> None:
     assert (said.code, said.err) == (0, "")
     assert run.predict(picture)[0] in said.out
     assert f"{run.predict_proba(picture).max().item():.4f}" in said.out
+
+
+def test_what_is_missing_does_not_stop_the_rest(run: Run, place: Path) -> None:
+    (place / "empty").mkdir()
+    said = in_process("predict", str(run.folder), "nowhere.png", "new/six", "empty", "-o", "out.csv")
+    assert said.code == 1
+    assert "cannot read nowhere.png: it does not exist: correct the path" in said.err
+    assert "cannot read empty: the folder has no pictures" in said.err
+    assert len(rows_of(place / "out.csv")) == len(list((place / "new" / "six").iterdir()))
+
+
+def test_a_file_that_cannot_be_written_is_one_sentence(run: Run, place: Path) -> None:
+    for words in (["predict", "-o", "/proc/x.csv"], ["embed", "-o", "/proc/x.npz"], ["neighbors", "-o", "/proc/x.png"]):
+        said = in_process(words[0], str(run.folder), "new/six", *words[1:])
+        assert said.code == 2
+        assert "cannot write /proc/x" in said.err
+        assert said.err.count("\n") == 1
+
+
+def test_progress_is_shown_from_the_start(run: Run, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, int, int]] = []
+
+    @contextmanager
+    def recorded() -> Iterator[Any]:
+        yield lambda *said: seen.append(said)
+
+    monkeypatch.setattr("vmcr2.cli._use.progress_bar", recorded)
+    monkeypatch.setattr("vmcr2.data._new_pictures._SECONDS", 0.0)
+    in_process("embed", str(run.folder), "new", "-o", "f.npz")
+    assert seen[0] == ("embedding", 0, FEW + 1)
+    assert seen[-1] == ("embedding", FEW + 1, FEW + 1)
 
 
 def test_features_in_a_file(run: Run, place: Path) -> None:
@@ -135,7 +170,11 @@ def test_rows_of_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     Path("other.csv").write_text("length\n1\n")
     said = in_process("predict", "run", "other.csv")
     assert said.code == 2
-    assert said.err.startswith("vmcr2: other.csv: the rows have no column size: give the columns")
+    assert said.err.startswith("vmcr2: none of the inputs can be read: other.csv (the rows have no column size: give")
+    said = in_process("predict", "run", "other.csv", "things.csv", "-o", "both.csv")
+    assert said.code == 1
+    assert "cannot read other.csv: the rows have no column size" in said.err
+    assert len(rows_of(Path("both.csv"))) == 200
     said = in_process("neighbors", "run", "things.csv", "-o", "x.png")
     assert (said.code, "which have no pictures: leave -o out" in said.err) == (2, True)
 
@@ -143,8 +182,9 @@ def test_rows_of_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("predict", "RUN", "nowhere.png"), "nowhere.png does not exist: correct the path"),
-        (("predict", "RUN", "empty"), "empty has no pictures"),
+        (("predict", "RUN", "nowhere.png"), "none of the inputs can be read: nowhere.png (it does not exist"),
+        (("predict", "RUN", "https://x.org/a.png"), "it is an address, and vmcr2 reads only local files"),
+        (("predict", "RUN", "empty"), "none of the inputs can be read: empty (the folder has no pictures)"),
         (
             ("predict", "RUN", "new/one/broken.png"),
             "none of the inputs can be read: new/one/broken.png (it is no picture",

@@ -29,7 +29,7 @@ def test_a_path_gives_the_pixels_of_training(fit: Any, tmp_path: Path, gradient:
             gradient.rotate(10 * number).save(tmp_path / "photos" / name / f"{number}.png")
     source = from_folder(tmp_path / "photos", image_size=6, fit=fit, cache=tmp_path / "cache")
     form = Form(source.image_shape, fit)
-    files = picture_files([tmp_path / "photos"])
+    files = picture_files([tmp_path / "photos"]).paths
     given = {row.numpy().tobytes() for row in new_pictures([Path(file) for file in files], form)}
     trained = {row.numpy().tobytes() for split in (source.train(), source.test()) for row in split.images}
     assert given == trained
@@ -87,8 +87,8 @@ def test_a_crop_keeps_the_middle_in_the_shape_s_proportions() -> None:
         ([], "the list is empty"),
         ([[0]], "pictures can be paths, .*; got int"),
         ({"a": 1}, "pictures can be paths, .*; got dict"),
-        ("https://example.org/a.png", "is a URL, .*: download it first"),
-        ("nowhere.png", "nowhere.png does not exist: correct the path"),
+        ("https://example.org/a.png", "it is an address, .*: download it first"),
+        ("nowhere.png", r"nowhere\.png \(it does not exist: correct the path\)"),
     ],
 )
 def test_what_is_no_picture_is_said(given: Any, said: str) -> None:
@@ -101,23 +101,43 @@ def test_files_that_are_no_pictures_are_named(tmp_path: Path, gradient: Image.Im
     gradient.save(tmp_path / "10.png")
     (tmp_path / "9.png").write_text("only text")
     files = picture_files([tmp_path])
-    assert [Path(file).name for file in files] == ["2.png", "9.png", "10.png"]
-    with pytest.raises(DataError, match=r"9\.png \(it is no picture of a known format\); leave them out"):
+    assert [Path(file).name for file in files.paths] == ["2.png", "9.png", "10.png"]
+    with pytest.raises(DataError, match=r"9\.png \(it is no picture of a known format\); leave it out"):
         new_pictures(tmp_path, COLOUR)
-    blocks = list(picture_blocks(files, COLOUR, block=2))
+    blocks = list(picture_blocks(files, COLOUR, block=1, seconds=60))
     assert [[Path(name).name for name in block.names] for block in blocks] == [["2.png"], ["10.png"]]
     assert [len(block.inputs) for block in blocks] == [1, 1]
+    assert len(list(picture_blocks(files, COLOUR, seconds=0))) == 3  # a person sees every step of slow ones
     assert [Path(name).name for block in blocks for name, _ in block.unreadable] == ["9.png"]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="empty has no pictures"):
-        picture_files([tmp_path / "empty"])
+    found = picture_files([tmp_path / "empty", tmp_path / "2.png", tmp_path / "none.png", "http:/a.png"])
+    assert [Path(path).name for path in found.paths] == ["2.png"]
+    reasons = [why.split(":")[0] for _, why in found.unreadable]
+    assert reasons == [
+        "the folder has no pictures",
+        "it does not exist",
+        "it is an address, and vmcr2 reads only local files",
+    ]
+
+
+def test_links_are_named(tmp_path: Path, gradient: Image.Image) -> None:
+    (tmp_path / "in").mkdir()
+    gradient.save(tmp_path / "elsewhere.png")
+    gradient.save(tmp_path / "in" / "own.png")
+    (tmp_path / "in" / "link.png").symlink_to(tmp_path / "elsewhere.png")
+    files = picture_files([tmp_path / "in"])
+    assert [Path(path).name for path in files.paths] == ["own.png"]
+    ((name, why),) = files.unreadable
+    assert Path(name).name == "link.png"
+    assert "a link that leads out of the folder" in why
+    assert len(picture_files([tmp_path / "in" / "link.png"]).paths) == 1  # by itself it is wanted
 
 
 def test_many_pictures_come_in_order_from_all_cores(tmp_path: Path) -> None:
     for shade in range(250):
         Image.new("L", (8, 8), shade).save(tmp_path / f"{shade}.png")
     files = picture_files([tmp_path])
-    blocks = list(picture_blocks(files, GREY, block=100))
+    blocks = list(picture_blocks(files, GREY, block=100, seconds=600))
     assert [len(block.names) for block in blocks] == [100, 100, 50]
     shades = torch.cat([block.inputs for block in blocks])[:, 0, 0, 0].tolist()
     assert shades == list(range(250))

@@ -7,13 +7,16 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from digits_trainer import CPU, quick
 from run_files import metrics, same, timeless, weights
 
 import vmcr2
 from vmcr2.data import open_data
 from vmcr2.runs import Callback, Config, Run, RunFolder, Trainer, TrainingError, fit, load_run, read_position
+from vmcr2.runs._callbacks import Callbacks
 
 
 class Diary(Callback):
@@ -197,3 +200,15 @@ def test_failed_hears_of_every_end_and_cannot_hide_it(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="broke in failed"), pytest.raises(TrainingError):
         fit(quick("ce", lr=1e30), out=tmp_path / "run", callbacks=[Worse(), diary])
     assert diary.said == [("started", 6, "run", 0), ("failed", TrainingError)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "stops"),
+    [(True, True), (np.bool_(True), True), (torch.tensor(True), True), (1.0, False), (None, False), ("yes", False)],
+)
+def test_any_library_s_true_ends_a_run(answer: Any, stops: bool) -> None:
+    class Says:
+        def epoch(self, record: dict[str, Any]) -> Any:
+            return answer
+
+    assert Callbacks([Says()]).epoch({"epoch": 1}) == stops

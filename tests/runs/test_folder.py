@@ -410,7 +410,7 @@ def test_keep_metrics_drops_what_will_be_run_again(tmp_path: Path) -> None:
 
 def test_the_manifest_has_what_a_repetition_needs() -> None:
     source = open_data("digits")
-    found = manifest(recipe("digits", seed=5), torch.device("cpu"), source)
+    found = manifest(recipe("digits", seed=5), torch.device("cpu"), source, 143)
     assert found["format"] == FORMAT
     assert found["vmcr2"] == __version__
     assert found["torch"] == torch.__version__
@@ -426,10 +426,10 @@ def test_the_manifest_has_what_a_repetition_needs() -> None:
 def test_the_manifest_keeps_the_recipe_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """A report compares a run with the recipe that it was made by, and not with today's."""
     config = recipe("digits", lr=0.7, seed=5)
-    kept = json.loads(json.dumps(manifest(config, torch.device("cpu"), open_data("digits"))))["recipe"]
+    kept = json.loads(json.dumps(manifest(config, torch.device("cpu"), open_data("digits"), 143)))["recipe"]
     assert kept["lr"] == 0.3
     assert deciding_settings(kept) == recipe("digits").deciding(seed=False)
     own = config.replace(recipe="")
-    assert manifest(own, torch.device("cpu"), open_data("digits"))["recipe"] is None
+    assert manifest(own, torch.device("cpu"), open_data("digits"), 143)["recipe"] is None
     monkeypatch.delitem(RECIPES, "digits-vmcr2")
-    assert manifest(config, torch.device("cpu"), open_data("digits"))["recipe"] is None
+    assert manifest(config, torch.device("cpu"), open_data("digits"), 143)["recipe"] is None

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from vmcr2 import Run, fit, load_run, recipe
 from vmcr2._shared import UserError
-from vmcr2.data import DataError, from_arrays, open_data, set_aside
+from vmcr2.data import DataError, aside_rows, from_arrays, open_data, parted
 from vmcr2.inference import calibration_error
 
 SOME: dict[str, Any] = {"epochs": 20, "hidden": (64,), "dim": 64, "device": "cpu", "seed": SEED, "eval_every": 0}
@@ -118,16 +118,17 @@ def test_an_empty_loader_is_said(run: Run) -> None:
 
 
 def test_the_nearest_of_a_training_sample_is_itself(run: Run) -> None:
-    train, _ = set_aside(open_data("digits").train(), 0.1, 10)
-    found = run.neighbors(train.images[:50], count=3)
+    train = open_data("digits").train()  # with what was set aside: places are those in the person's own training set
+    asked = (~aside_rows(train.labels, 0.1, 10)).nonzero()[:50, 0]
+    found = run.neighbors(train.images[asked], count=3)
     assert found.cosines.shape == found.labels.shape == found.places.shape == (50, 3)
-    assert torch.equal(found.places[:, 0], torch.arange(50))
+    assert torch.equal(found.places[:, 0], asked)
     assert (found.cosines[:, 0] > 0.999).all()
     assert (found.cosines.diff(dim=1) <= 0).all()
     assert torch.equal(found.labels, train.labels[found.places])
     assert found.names[4] == [run.class_names[label] for label in found.labels[4].tolist()]
     assert found.pictures is not None
-    assert torch.equal(found.pictures[:, 0], train.images[:50])
+    assert torch.equal(found.pictures, train.images[found.places])
     with pytest.raises(UserError, match="count must be at least 1"):
         run.neighbors(train.images[:1], count=0)
 
@@ -138,15 +139,16 @@ def test_a_run_that_knows_nothing_of_its_confidence(images: torch.Tensor, labels
         with pytest.raises(UserError, match=r"is not calibrated: .* run\.calibrate\(inputs, labels\)"):
             ask()
     assert run.novelty(images).shape == (360,)
-    with pytest.raises(UserError, match="keeps no training samples: train with kept_samples above 0"):
+    with pytest.raises(UserError, match=r"keeps no training samples \(kept_samples\)"):
         run.neighbors(images[:1])
     assert not (tmp_path / "run" / "calibration.safetensors").exists()
     again = run.calibrate(images[:200], labels[:200])
     named = run.calibrate(images[:200], [str(label) for label in labels[:200].tolist()])
     assert torch.equal(again.predict_proba(images), named.predict_proba(images))
     assert calibration_error(again.predict_proba(images[200:]), labels[200:]) < 0.15
-    with pytest.raises(UserError, match="has no class 'ten': its classes are 0, 1"):
-        run.calibrate(images[:1], ["ten"])
+    for label in ("ten", 7.6, None, True, 10):
+        with pytest.raises(UserError, match=f"has no class {label!r}: its classes are 0, 1"):
+            run.calibrate(images[:1], [label])
     with pytest.raises(UserError, match="3 samples but 2 labels"):
         run.calibrate(images[:3], [0, 1])
 
@@ -168,16 +170,51 @@ def test_a_hold_out_serves_for_calibration_too(tmp_path: Path) -> None:
 
 def test_every_seed_sets_the_same_aside_and_two_of_a_class_stay() -> None:
     split = open_data("digits").train()
-    train, aside = set_aside(split, 0.1, 10)
-    assert aside is not None
+    train, aside = parted(split, aside_rows(split.labels, 0.1, 10))
     assert (len(train.labels), len(aside.labels)) == (1294, 143)
     assert aside.labels.bincount().min() >= 12
-    few = type(split)(split.images[:104], torch.tensor([0] * 100 + [1, 1] + [2, 2]))
-    train, aside = set_aside(few, 0.5, 3)
-    assert aside is not None
-    assert train.labels.bincount().tolist()[1:] == [2, 2]
-    assert set_aside(few, 0.05, 3)[1] is None  # five samples say nothing
-    assert set_aside(few, 0.0, 3)[1] is None
+    few = torch.tensor([0] * 100 + [1, 1] + [2, 2])
+    held = aside_rows(few, 0.5, 3)
+    assert held.sum() >= 10
+    assert few[~held].bincount().tolist()[1:] == [2, 2]
+    assert not aside_rows(few, 0.05, 3).any()  # five samples say nothing
+    assert not aside_rows(few, 0.0, 3).any()
+
+
+def test_what_was_set_aside_at_the_start_stays_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory decides once: what earlier epochs have trained on must not be called unseen after a resume."""
+    heard: list[str] = []
+
+    class Ears:
+        def note(self, text: str) -> None:
+            heard.append(text)
+
+        def epoch(self, record: dict[str, Any]) -> bool:
+            raise RuntimeError("stop")
+
+    monkeypatch.setattr("vmcr2.data._holdout.free_memory", lambda: 0.0)
+    with pytest.raises(RuntimeError, match="stop"):
+        fit(quick("ce"), out=tmp_path / "run", callbacks=[Ears()])
+    assert "do not fit into memory twice" in heard[0]
+    monkeypatch.undo()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    run = fit(quick("ce"), out=tmp_path / "run", resume=True)
+    assert (run.summary["train_images"], run.summary["calibration_samples"]) == (1437, 0)
+
+
+def test_too_few_samples_are_said(tmp_path: Path) -> None:
+    heard: list[str] = []
+    train = open_data("digits").train()
+    source = from_arrays(train.images[:60], train.labels[:60])
+
+    class Ears:
+        def note(self, text: str) -> None:
+            heard.append(text)
+
+    config = recipe("auto", data=source, epochs=2, device="cpu")
+    run = fit(config, source=source, out=tmp_path / "run", callbacks=[Ears()])
+    assert "no samples are set aside to calibrate on: 48 training samples of 10 classes are too few" in heard
+    assert run.confidence is None
 
 
 @pytest.fixture(scope="module")
@@ -202,9 +239,10 @@ def test_rows_of_a_table_in_every_form(table: tuple[Run, Path]) -> None:
     assert sum(name == ["low", "high"][at % 2] for at, name in enumerate(expected)) > 190
     columns = {name: [row[name] for row in rows] for name in ("colour", "size")}  # another order
     pandas = pytest.importorskip("pandas")
-    for given in (path, str(path), columns, pandas.DataFrame(rows), run.prepare(rows)):
+    for given in (path, str(path), columns, pandas.DataFrame(rows)):
         assert run.predict(given) == expected
     assert run.predict({**columns, "more": [1] * 200}) == expected  # a column that training did not have
+    assert torch.equal(run.features_of(run.prepare(rows)), run.features(rows))
     assert run.predict_proba(rows).shape == (200, 2)
     assert run.neighbors(rows[:1]).pictures is None
 
@@ -214,8 +252,8 @@ def test_rows_of_a_table_in_every_form(table: tuple[Run, Path]) -> None:
     [
         ([{"size": 1}], "the rows have no column colour"),
         ([], "the list is empty"),
-        (torch.zeros(2, 9), "must be float, n×3, got torch.float32, 2×9"),
-        (torch.zeros(2, 3, dtype=torch.int64), "must be float"),
+        ([{"size": 1, "colour": "red"}, {"size": 2}], "row 2 has no column colour: give it, or None"),
+        (torch.zeros(2, 9), "the rows have no column size"),
         ([{"size": "big", "colour": "red"}], "has the value 'big' in row 1, but numbers"),
     ],
 )
@@ -244,6 +282,12 @@ def test_rows_made_in_python_and_files_of_arrays(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", rows)
     np.savez(tmp_path / "rows.npz", x=rows, other=labels)
     assert run.predict(tmp_path / "rows.npy") == run.predict(tmp_path / "rows.npz") == expected
+    tensor = torch.from_numpy(rows)
+    loader = DataLoader(TensorDataset(tensor, torch.zeros(120)), batch_size=50)
+    assert run.predict(tensor) == run.predict(tensor.float()) == run.predict(loader) == expected
+    gap = tensor.clone()
+    gap[0, 3] = torch.nan  # a missing value, which is filled
+    assert run.predict(gap)[1:] == expected[1:]
     assert sum(int(name) == label for name, label in zip(expected, labels, strict=True)) > 110
 
 

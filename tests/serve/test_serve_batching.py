@@ -29,7 +29,7 @@ class Stubborn:
         self.sizes: list[int] = []
         self.class_names = ("a", "b")
 
-    def features(self, inputs: Tensor) -> Tensor:
+    def features_of(self, inputs: Tensor) -> Tensor:
         self.go.wait(60)
         self.sizes.append(len(inputs))
         if (inputs == 13).any():

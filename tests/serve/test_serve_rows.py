@@ -93,7 +93,7 @@ def test_rows_that_are_numbers_already(wine_run: Run) -> None:
     (width,) = wine_run.form.shape
     with TestClient(create_app(bare, refuse=0)) as client:
         told = client.post("/predict", json=[[0.5] * width, [-0.5] * width])
-        expected = wine_run.predict(torch.tensor([[0.5] * width, [-0.5] * width]))
+        expected = bare.predict(torch.tensor([[0.5] * width, [-0.5] * width]))
         assert [one["class"] for one in told.json()["answers"]] == expected
         assert "must be float, n×" in sentence(client.post("/predict", json=[[0.5] * (width + 1)]), 422)
         assert "only finite numbers" in sentence(client.post("/predict", json=[[None] * width]), 422)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from ..runs import load_run
 
@@ -29,8 +30,10 @@ def export(
     The file takes uint8 pictures of the run's size (or prepared rows), any number at a time, and answers with label,
     probabilities, novelty and features. docs/exporting.md shows how to use it.
     """
-    loaded = load_run(run, device="cpu")
-    written = loaded.export(out, force=force)
+    console = Console(stderr=True)
+    with console.status("exporting"):  # some seconds; shown on a terminal alone
+        loaded = load_run(run, device="cpu")
+        written = loaded.export(out, force=force)
     size = written.path.stat().st_size
     if as_json:
         found = {"file": str(written.path), "bytes": size, "difference": written.difference}

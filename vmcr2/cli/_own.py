@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from .._shared import shown
-from ..data import Progress as Report, Source, calibration_count, open_own
+from ..data import Progress as Report, Source, aside_rows, open_own
 from ..runs import Config, UserError, is_own_data
 
 _SHOWN = (
@@ -67,7 +67,9 @@ def describe(source: Source, config: Config) -> None:
     for note in source.notes:
         typer.echo(f"  {note}")
     own = config.data
-    aside = 0 if own.holdout or own.validation else calibration_count(int(sizes.sum()), own.calibration_share)
+    aside = 0
+    if not (own.holdout or own.validation):
+        aside = int(aside_rows(source.train_labels, own.calibration_share, source.num_classes).sum())
     if aside:
         typer.echo(
             f"  {aside:,} of the training samples are set aside, for probabilities and refusal (calibration_share)."

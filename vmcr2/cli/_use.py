@@ -12,10 +12,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from torch import Tensor
 
 from .._shared import UserError, listed
 from ..data import Block
-from ..inference import Answers, check_output, rows_file, save_features, write_sheet
+from ..inference import Answers, check_output, rows_file, save_features, second_choice, write_sheet
 from ..runs import Run, load_run
 from ._own import progress_bar
 
@@ -45,6 +46,8 @@ def predict(
 ) -> None:
     """Say what new pictures or rows are: class, probability, second choice, residual and novelty.
 
+    With --refuse, class is empty where a sample is refused, and likeliest has the class all the same.
+
     Inputs that cannot be read are listed on stderr, the others are answered, and the exit code is 1.
 
     \b
@@ -60,7 +63,8 @@ def predict(
     reading = _Reading(loaded, inputs)
     _say_if_uncalibrated(loaded)
     columns = (
-        _columns(loaded, block.names, loaded.answers(block.inputs), threshold) for block in reading.blocks("predicting")
+        _columns(loaded, block.names, loaded.answers_of(loaded.features_of(block.inputs)), threshold)
+        for block in reading.blocks("predicting")
     )
     if out is None:
         _show(columns)
@@ -89,7 +93,7 @@ def embed(
     loaded = load_run(run, device=device)
     reading = _Reading(loaded, inputs)
     blocks = reading.blocks("embedding")
-    parts = ((block.names, loaded.features(block.inputs).float().cpu().numpy()) for block in blocks)
+    parts = ((block.names, loaded.features_of(block.inputs).float().cpu().numpy()) for block in blocks)
     if out.suffix.lower() == ".parquet":
         with rows_file(out) as write:
             for names, features in parts:
@@ -121,10 +125,12 @@ def neighbors(
     loaded = load_run(run, device=device)
     if out is not None and loaded.kept.pictures is None:
         raise UserError(f"{run} was trained on rows, which have no pictures: leave -o out")
+    if count < 1:
+        raise UserError(f"count must be at least 1, got {count}")
     reading = _Reading(loaded, inputs)
-    drawn = False
+    drawn = 0
     for block in reading.blocks("searching"):
-        found = loaded.neighbors(block.inputs, count)
+        found = loaded.kept.nearest(loaded.features_of(block.inputs), count, loaded.class_names)
         for row, name in enumerate(block.names):
             pairs = list(zip(found.names[row], found.cosines[row].tolist(), found.places[row].tolist(), strict=True))
             if as_json:
@@ -133,10 +139,11 @@ def neighbors(
             else:
                 typer.echo(f"{name}: " + ", ".join(f"{kind} {cosine:.3f} (#{place})" for kind, cosine, place in pairs))
         if out is not None and not drawn:
-            few = slice(0, _SHOWN)
-            write_sheet(out, block.inputs[few], found.first(_SHOWN))
-            drawn = True
-    reading.finish(out)
+            drawn = min(_SHOWN, len(block.names))
+            write_sheet(out, block.inputs[:drawn], found.first(drawn))
+    if out is not None:
+        typer.echo(f"{out}: the first {drawn} of {reading.total:,}", err=True)
+    reading.finish(None)
 
 
 class _Reading:
@@ -153,6 +160,7 @@ class _Reading:
     def blocks(self, what: str) -> Iterator[Block]:
         """Those with something in them."""
         with progress_bar() as report:
+            report(what, 0, self.total)
             for block in self._blocks:
                 self.unreadable += block.unreadable
                 if block.names:
@@ -175,23 +183,25 @@ class _Reading:
 
 def _columns(run: Run, names: list[str], answers: Answers, threshold: float | None) -> dict[str, list[Any]]:
     """The columns of an answer, by name. Without calibration there are no probabilities."""
-    calibrated = run.confidence is not None
-    likely = answers.probabilities.topk(min(2, answers.probabilities.shape[1]), dim=1)
-    second = likely.indices[:, -1].tolist()
-    own = answers.residuals.gather(1, answers.labels[:, None])[:, 0]
+    calibrated, next_best = run.confidence is not None, second_choice(answers)
+    likeliest, second = ([run.class_names[at] for at in which.tolist()] for which in (answers.labels, next_best))
     nothing = [None] * len(names)
-    columns: dict[str, list[Any]] = {
-        "input": names,
-        "class": [run.class_names[label] for label in answers.labels.tolist()],
-        "probability": _rounded(likely.values[:, 0]) if calibrated else nothing,
-        "second": [run.class_names[label] for label in second],
-        "second_probability": _rounded(likely.values[:, -1]) if calibrated else nothing,
-        "residual": _rounded(own),
+
+    def probability(of: Tensor) -> list[Any]:
+        return _rounded(answers.probabilities.gather(1, of[:, None])[:, 0]) if calibrated else nothing
+
+    columns: dict[str, list[Any]] = {"input": names, "class": likeliest}
+    if threshold is not None:
+        refused = (answers.novelty.double() > threshold).tolist()
+        columns["class"] = [None if out else name for name, out in zip(likeliest, refused, strict=True)]
+        columns |= {"refused": refused, "likeliest": likeliest}
+    return columns | {
+        "probability": probability(answers.labels),
+        "second": second,
+        "second_probability": probability(next_best),
+        "residual": _rounded(answers.residuals.gather(1, answers.labels[:, None])[:, 0]),
         "novelty": _rounded(answers.novelty),
     }
-    if threshold is not None:
-        columns["refused"] = (answers.novelty.double() > threshold).tolist()
-    return columns
 
 
 def _rounded(values: Any) -> list[float]:
@@ -224,6 +234,4 @@ def _text(value: Any) -> str:
 
 def _say_if_uncalibrated(run: Run) -> None:
     if run.confidence is None:
-        typer.echo(
-            "This run is not calibrated: there are no probabilities. Train with calibration_share above 0.", err=True
-        )
+        typer.echo("This run is not calibrated: there are no probabilities (docs/using.md, how sure it is).", err=True)

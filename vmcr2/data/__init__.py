@@ -10,9 +10,12 @@ from ._findings import Findings as Findings
 from ._folder import from_folder
 from ._from_arrays import from_arrays
 from ._holdout import (
+    aside_rows as aside_rows,
     calibration_count as calibration_count,
+    can_be_parted as can_be_parted,
+    held_out_rows as held_out_rows,
     hold_out as hold_out,
-    set_aside as set_aside,
+    parted as parted,
     stratified as stratified,
     with_label_noise as with_label_noise,
 )
@@ -20,6 +23,7 @@ from ._new_pictures import (
     Block as Block,
     Form as Form,
     UnreadableError as UnreadableError,
+    new_picture_parts as new_picture_parts,
     new_pictures as new_pictures,
     picture_blocks as picture_blocks,
     picture_files as picture_files,

@@ -16,20 +16,24 @@ _FEWEST_CALIBRATION = 10  # fewer say nothing
 
 def hold_out(split: Split, count: int, num_classes: int) -> tuple[Split, Split]:
     """(training, held out): ``count`` images of all classes, in proportion to their sizes, the same for every run."""
-    total = len(split.labels)
-    if not 0 < count < total:
-        raise UserError(f"holdout must lie between 1 and {total - 1} for these {total} training images, got {count}")
     if split.inputs.nbytes > free_memory():  # a mapped file, of which copies cannot be made
         raise UserError(
             "holdout copies the training samples, which do not fit into memory: put some into a folder val, and use "
             "validation=true"
         )
-    held = stratified(split.labels, count, num_classes, seed=_SEED)
-    return _parted(split, held)
+    return parted(split, held_out_rows(split.labels, count, num_classes))
+
+
+def held_out_rows(labels: Tensor, count: int, num_classes: int) -> Tensor:
+    """Which samples :func:`hold_out` takes, (m,) bool."""
+    total = len(labels)
+    if not 0 < count < total:
+        raise UserError(f"holdout must lie between 1 and {total - 1} for these {total} training images, got {count}")
+    return stratified(labels, count, num_classes, seed=_SEED)
 
 
 def calibration_count(total: int, share: float) -> int:
-    """How many of the training samples are set aside for calibration.
+    """How many of the training samples are set aside for calibration, if all classes are large enough.
 
     >>> calibration_count(1437, 0.1), calibration_count(60_000, 0.1), calibration_count(60, 0.1)
     (143, 1000, 0)
@@ -38,19 +42,23 @@ def calibration_count(total: int, share: float) -> int:
     return count if count >= _FEWEST_CALIBRATION else 0
 
 
-def set_aside(split: Split, share: float, num_classes: int) -> tuple[Split, Split | None]:
-    """(training, for calibration): a share of every class, of which two samples stay. None if there are too few."""
-    count = calibration_count(len(split.labels), share)
-    # copies cannot be made of a mapped file that is larger than memory
-    if not count or split.inputs.nbytes > free_memory():
-        return split, None
-    held = stratified(split.labels, count, num_classes, seed=_SEED, keep=2)
-    if int(held.sum()) < _FEWEST_CALIBRATION:
-        return split, None
-    return _parted(split, held)
+def aside_rows(labels: Tensor, share: float, num_classes: int) -> Tensor:
+    """Which samples are set aside for calibration, (m,) bool: a share of every class, of which two samples stay.
+
+    None are if there are too few.
+    """
+    count = calibration_count(len(labels), share)
+    held = stratified(labels, count, num_classes, seed=_SEED, keep=2)
+    return held if int(held.sum()) >= _FEWEST_CALIBRATION else torch.zeros_like(held)
 
 
-def _parted(split: Split, held: Tensor) -> tuple[Split, Split]:
+def can_be_parted(split: Split) -> bool:
+    """Whether there is memory for copies of the samples; a mapped file takes none as long as it is not copied."""
+    return split.inputs.nbytes <= free_memory() / 2
+
+
+def parted(split: Split, held: Tensor) -> tuple[Split, Split]:
+    """(the others, those of ``held``), as copies."""
     return (Split(split.inputs[~held], split.labels[~held]), Split(split.inputs[held], split.labels[held]))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +22,8 @@ from ._walk import Walk, shown
 from ._workers import decoded, decoding_task
 
 _BLOCK = 1000
+_SECONDS = 1.0
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # two letters at least: C:/ is a disk
 
 
 class Form(NamedTuple):
@@ -71,43 +75,63 @@ def picture_from_bytes(content: bytes, form: Form, *, most_pixels: int) -> Tenso
         raise UnreadableError(str(error), error.kind) from None
 
 
-def picture_files(paths: Sequence[Path | str]) -> list[str]:
+class Files(NamedTuple):
+    """Files of pictures, and what could not be read of what was given, with the reason."""
+
+    paths: list[str]
+    unreadable: list[tuple[str, str]]
+
+
+def picture_files(given: Sequence[Path | str]) -> Files:
     """The pictures that files and folders stand for; a folder's in natural order, with those in its folders."""
-    files: list[str] = []
-    for given in paths:
-        place = Path(os.path.expanduser(given))
-        if "://" in str(given):
-            raise DataError(f"{given} is a URL, and vmcr2 reads only local files: download it first")
-        if place.is_dir():
-            found = Walk(place.resolve()).all_below("")
-            if not found:
-                raise DataError(f"{place} has no pictures: give a folder with pictures, or the pictures themselves")
-            files += [str(place / one) for one in sorted((one.path for one in found), key=natural_path)]
+    files = Files([], [])
+    for one in given:
+        place = Path(os.path.expanduser(one))
+        if _ADDRESS.match(str(one)):
+            files.unreadable.append((str(one), "it is an address, and vmcr2 reads only local files: download it first"))
+        elif place.is_dir():
+            _list_folder(place, files)
         elif place.exists():
-            files.append(str(place))
+            files.paths.append(str(place))
         else:
-            raise DataError(f"{place} does not exist: correct the path")
-    if not files:
-        raise DataError("there are no pictures to look at: give paths of pictures or folders")
+            files.unreadable.append((str(one), "it does not exist: correct the path"))
     return files
 
 
-def picture_blocks(files: Sequence[str], form: Form, *, block: int = _BLOCK) -> Iterator[Block]:
-    """The pictures of these files, decoded by all cores, in blocks of bounded memory."""
-    sizes = [os.path.getsize(file) if os.path.isfile(file) else 0 for file in files]
+def _list_folder(place: Path, files: Files) -> None:
+    walk = Walk(place.resolve())
+    found = sorted((one.path for one in walk.all_below("")), key=natural_path)
+    files.paths.extend(str(place / path) for path in found)
+    linked = "it is a link that leads out of the folder, or to nothing: name it by itself"
+    files.unreadable.extend((str(place / path), linked) for path in walk.links)
+    if not found and not walk.links:
+        files.unreadable.append((str(place), "the folder has no pictures"))
+
+
+def picture_blocks(files: Files, form: Form, *, block: int = _BLOCK, seconds: float = _SECONDS) -> Iterator[Block]:
+    """The pictures of these files, decoded by all cores, in blocks of bounded memory.
+
+    A block ends after ``seconds``, too, so that people see how far it is.
+    """
     names: list[str] = []
     rows: list[bytes] = []
-    unreadable: list[tuple[str, str]] = []
+    unreadable = list(files.unreadable)
+    sizes = [os.path.getsize(file) if os.path.isfile(file) else 0 for file in files.paths]
     task = decoding_task(form.shape, form.fit)
-    for at, (seen, pixels) in enumerate(decoded(list(zip(files, sizes, strict=True)), task)):
+    begun = time.monotonic()
+    for file, (seen, pixels) in zip(
+        files.paths, decoded(list(zip(files.paths, sizes, strict=True)), task), strict=True
+    ):
         if isinstance(seen, str):
-            unreadable.append((files[at], seen))
+            unreadable.append((file, seen))
         else:
-            names.append(files[at])
+            names.append(file)
             rows.append(pixels)
-        if len(names) + len(unreadable) == block or at + 1 == len(files):
+        if len(names) >= block or time.monotonic() - begun >= seconds:
             yield Block(names, _stacked(rows, form), unreadable)
-            names, rows, unreadable = [], [], []
+            names, rows, unreadable, begun = [], [], [], time.monotonic()
+    if names or unreadable:
+        yield Block(names, _stacked(rows, form), unreadable)
 
 
 def new_pictures(given: Any, form: Form) -> Tensor:
@@ -116,31 +140,44 @@ def new_pictures(given: Any, form: Form) -> Tensor:
     Paths and pictures of Pillow may have any size and mode. Arrays and tensors must have the network's shape: nobody
     knows how they were made.
     """
+    return torch.cat(list(new_picture_parts(given, form)))
+
+
+def new_picture_parts(given: Any, form: Form) -> Iterator[Tensor]:
+    """The same in parts, so that not all pictures of a folder must be in memory at the same time."""
     if isinstance(given, str | os.PathLike):
-        return _from_files([given], form)
-    if isinstance(given, Tensor | np.ndarray):
-        return _from_array(given, form)
-    if _is_pillow(given):
-        return _from_pillow(given, form)[None]
-    if isinstance(given, list | tuple):
+        yield from _from_files([given], form)
+    elif isinstance(given, Tensor | np.ndarray):
+        yield _from_array(given, form)
+    elif _is_pillow(given):
+        yield _from_pillow(given, form)[None]
+    elif isinstance(given, list | tuple):
         if not given:
             raise DataError("there are no pictures to look at: the list is empty")
         if all(isinstance(one, str | os.PathLike) for one in given):
-            return _from_files(given, form)
-        return torch.cat([new_pictures(one, form) for one in given])
-    raise DataError(
-        f"pictures can be paths, pictures of Pillow, uint8 arrays or tensors, a list of these, or a DataLoader; got "
-        f"{type(given).__name__}"
-    )
+            yield from _from_files(given, form)
+        else:
+            for one in given:
+                yield from new_picture_parts(one, form)
+    else:
+        raise DataError(
+            f"pictures can be paths, pictures of Pillow, uint8 arrays or tensors, a list of these, or a DataLoader; "
+            f"got {type(given).__name__}"
+        )
 
 
-def _from_files(paths: Sequence[Any], form: Form) -> Tensor:
-    blocks = list(picture_blocks(picture_files(paths), form))
-    unreadable = [one for block in blocks for one in block.unreadable]
+def _from_files(paths: Sequence[Any], form: Form) -> Iterator[Tensor]:
+    files = picture_files(paths)
+    _refuse(files.unreadable)
+    for block in picture_blocks(files, form):
+        _refuse(block.unreadable)
+        yield block.inputs
+
+
+def _refuse(unreadable: list[tuple[str, str]]) -> None:
     if unreadable:
         said = listed((f"{shown([name])} ({why})" for name, why in unreadable), 3)
-        raise DataError(f"pictures that cannot be read: {said}; leave them out")
-    return torch.cat([block.inputs for block in blocks])
+        raise DataError(f"what cannot be read: {said}; leave it out")
 
 
 def _from_array(given: Any, form: Form) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -123,6 +123,7 @@ class Preparation:
         Columns that training did not have are ignored; a sentence about them is appended to ``notes``.
         """
         table = as_columns(columns, as_text={own.name for own in self.prepared if own.kind == "category"})
+        _refuse_rows_without(self.inputs, columns)
         absent = [own.name for own in self.prepared if own.name not in table]
         if absent:
             raise DataError(
@@ -175,6 +176,16 @@ class Preparation:
             )
         columns = [Prepared(**(own | {"values": tuple(own.get("values", ()))})) for own in kept["columns"]]
         return cls(tuple(columns), dict(kept["left_out"]))
+
+
+def _refuse_rows_without(names: Sequence[str], rows: Any) -> None:
+    """Of a list of dicts every row must have all columns: a missing value is None, a missing name is a mistake."""
+    if not isinstance(rows, list | tuple) or len(rows) < 2:
+        return
+    for at, row in enumerate(rows):
+        absent = [name for name in names if isinstance(row, Mapping) and name not in row]
+        if absent:
+            raise DataError(f"row {at + 1} has no column {listed(absent)}: give it, or None if the value is missing")
 
 
 def _useless(name: str, column: Column) -> str:

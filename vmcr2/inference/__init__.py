@@ -12,6 +12,12 @@ from ._export import Exported as Exported, check_target as check_target, export 
 from ._feature_file import save_features as save_features
 from ._kept import KeptSamples as KeptSamples, Neighbors as Neighbors
 from ._pipeline import OUTPUTS as OUTPUTS, Pipeline as Pipeline, Plain as Plain
-from ._readout import HEAD as HEAD, SUBSPACE as SUBSPACE, Answers as Answers, Readout as Readout
+from ._readout import (
+    HEAD as HEAD,
+    SUBSPACE as SUBSPACE,
+    Answers as Answers,
+    Readout as Readout,
+    second_choice as second_choice,
+)
 from ._rows_file import check_output as check_output, rows_file as rows_file
 from ._sheet import write_sheet as write_sheet

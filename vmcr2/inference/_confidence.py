@@ -13,6 +13,8 @@ from ._calibration import fit_calibration
 from ._readout import SUBSPACE, Readout
 
 _BINS = 15
+_LEAST_RATE = 1e-9  # no run has that many samples
+_MOST_FEATURES = 1000
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Confidence:
     novelties: dict[str, Tensor]
     """by what novelty goes by, "head" or "subspace": that of every sample, ascending"""
     features: Tensor | None = None
-    """(n, d) of the samples that the trained subspaces had right: they say how many an added class would take"""
+    """(n, d), at most 1,000, of samples that the trained subspaces had right: how many would an added class take?"""
 
     @classmethod
     def learn(
@@ -44,7 +46,9 @@ class Confidence:
             novelties[readout.novelty_by] = (
                 readout.at(found.temperature).in_blocks(features).novelty.double().sort().values.cpu()
             )
-        return cls(origin, temperatures, novelties, features.float().cpu() if known is None else known)
+        kept = features if known is None else known
+        few = kept[:: -(-len(kept) // _MOST_FEATURES) or 1]  # a hold-out may have any size
+        return cls(origin, temperatures, novelties, few.float().cpu())
 
     @property
     def samples(self) -> int:
@@ -57,7 +61,7 @@ class Confidence:
         At most this share of new samples of the known classes lies above it, if they are drawn like the samples here:
         the rank is ⌈(n + 1)(1 − share)⌉ of n, as in conformal prediction.
         """
-        if not 0 < false_alarms < 1:
+        if not _LEAST_RATE <= false_alarms < 1:
             raise UserError(f"a false-alarm rate must lie between 0 and 1, got {false_alarms}: 0.05 refuses one in 20")
         known = self.novelties[novelty_by]
         rank = math.ceil((len(known) + 1) * (1 - false_alarms))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._shared import atomic
+from ._rows_file import whole_file
 
 
 def save_features(path: Path, parts: Iterable[tuple[Sequence[str], NDArray[Any]]]) -> None:
@@ -17,5 +17,5 @@ def save_features(path: Path, parts: Iterable[tuple[Sequence[str], NDArray[Any]]
     every = list(parts)
     names = np.array([name for block, _ in every for name in block], dtype=np.str_)
     features = np.concatenate([block for _, block in every]) if every else np.empty((0, 0), np.float32)
-    with atomic(path) as temporary, temporary.open("wb") as stream:
+    with whole_file(path) as temporary, temporary.open("wb") as stream:
         np.savez(stream, names=names, features=features)

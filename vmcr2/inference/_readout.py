@@ -25,6 +25,11 @@ class Answers(NamedTuple):
     """(n,) how foreign the sample is, in [0, 1]"""
 
 
+def second_choice(answers: Answers) -> Tensor:
+    """(n,) the likeliest class beside the answer; the answer itself if there is no other class."""
+    return answers.probabilities.scatter(1, answers.labels[:, None], -1.0).argmax(1)
+
+
 class Readout(nn.Module):
     """softmax(scores / T), where scores are a head's logits or minus the residuals of the class subspaces.
 

@@ -19,8 +19,18 @@ Write = Callable[[Rows], None]
 @contextmanager
 def rows_file(path: Path) -> Iterator[Write]:
     """A function that adds rows. All calls must have the same columns."""
-    with atomic(path) as temporary, _WRITERS[path.suffix.lower()](temporary) as write:
+    with whole_file(path) as temporary, _WRITERS[path.suffix.lower()](temporary) as write:
         yield write
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """As ``atomic``; a full disk or a folder that cannot be written to is one sentence."""
+    try:
+        with atomic(path) as temporary:
+            yield temporary
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def check_output(path: Path, suffixes: Sequence[str], *, force: bool = False) -> None:

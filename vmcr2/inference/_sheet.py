@@ -6,8 +6,8 @@ from pathlib import Path
 
 from torch import Tensor
 
-from .._shared import atomic
 from ._kept import Neighbors
+from ._rows_file import whole_file
 
 _SIDE, _GAP, _LINE = 96, 8, 14
 
@@ -30,7 +30,7 @@ def write_sheet(path: Path, asked: Tensor, found: Neighbors) -> None:
             _place(sheet, found.pictures[row, at], left, top)
             said = found.names[row][at].encode("ascii", "replace").decode()[:16]  # what the built-in font has
             draw.text((left, top + _SIDE), f"{said}\n{found.cosines[row, at]:.2f}", fill="black")
-    with atomic(path) as temporary:
+    with whole_file(path) as temporary:
         sheet.save(temporary, format="PNG")
 
 

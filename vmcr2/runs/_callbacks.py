@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import Tensor
+
 from ._config import Config
 
 if TYPE_CHECKING:
@@ -68,7 +71,7 @@ class Callbacks:
     def epoch(self, record: dict[str, Any]) -> bool:
         """To all, each with its own copy. Returns whether one of them wants to stop."""
         answers = self._to_all("epoch", lambda: (dict(record),))
-        return any(answer is True for answer in answers)  # not 1.0: a short function may return anything
+        return any(map(_is_true, answers))
 
     def note(self, text: str, problem: type[Warning] | None = UserWarning) -> None:
         """To all that take notes. If nobody does, a ``problem`` is a warning, and anything else is not said."""
@@ -123,3 +126,10 @@ def _checked(callbacks: Iterable[Any]) -> list[Any]:
         if not isinstance(one, Callback) and not any(_has(one, name) for name in _METHODS):
             raise TypeError(f"{one!r} is not a callback: it has none of the methods {', '.join(_METHODS)}")
     return found
+
+
+def _is_true(answer: Any) -> bool:
+    """True of Python, NumPy or torch. Not 1.0: a short function may return anything."""
+    if isinstance(answer, Tensor):
+        return answer.dtype == torch.bool and answer.numel() == 1 and bool(answer)
+    return type(answer).__name__ in ("bool", "bool_") and bool(answer)

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from .._shared import listed
 from .._version import __version__
+from ._folder import RunFolder
 
 if TYPE_CHECKING:
     from ._run import Run
 
 _MOST_NAMES = 200
-_SETS = {"test": "test set", "validation": "validation set", "holdout": "hold-out"}
+_SETS = {"test": "test set", "holdout": "hold-out"}
 _MARKS = re.compile(r"([!-/:-@\[-`{-~])")
 """ASCII punctuation: what Markdown and HTML could read as something else."""
 
@@ -64,7 +65,7 @@ def _text(run: Run, keeps_samples: bool) -> Iterator[str]:
     yield f"A classifier for {len(run.class_names)} classes. It takes {takes}, and answers by {by}."
     yield (
         f"The network ({_plain(run.config.model.name)}, {run.config.model.dim} features) was trained with the "
-        f"objective {_plain(run.config.objective.name)} by vmcr2 {__version__}.\n"
+        f"objective {_plain(run.config.objective.name)} by vmcr2 {_version_of(run)}.\n"
     )
     yield "## How to use it\n"
     argument = '"picture.png"' if run.form.is_pictures else '"rows.csv"'
@@ -98,8 +99,16 @@ def _figures(run: Run) -> Iterator[str]:
         yield "- Its probabilities are not calibrated."
         return
     yield f"- Probabilities are calibrated on {run.confidence.samples} samples ({_plain(run.confidence.origin)})."
-    if "calibration_error" in run.summary and not run.added:
+    if "calibration_error" in run.summary and not run.added and run.confidence.origin == "set aside from training":
         yield f"- Expected calibration error: {run.summary['calibration_error']:.4f}"
+
+
+def _version_of(run: Run) -> str:
+    """Of the vmcr2 that trained it."""
+    try:
+        return str(RunFolder(run.folder).read_manifest()["vmcr2"])
+    except (OSError, KeyError, ValueError):  # it was loaded from a published folder
+        return __version__
 
 
 def _plain(text: str) -> str:

@@ -30,7 +30,7 @@ def export_run(run: Run, path: Path, *, force: bool) -> Exported:
     pipeline = pipeline_of(plain_run)
 
     def original(x: Tensor) -> tuple[Tensor, ...]:
-        features = plain_run.features(x)
+        features = plain_run.features_of(x)
         answers = plain_run.answers_of(features)
         return answers.labels, answers.probabilities, answers.novelty, features
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .._shared import UserError
-from ..data import Source, open_settings
+from ..data import Source, can_be_parted, open_settings
 from ..training import choose_device, forked_random
 from ._callbacks import Callbacks
 from ._checkpoint import read_position
@@ -58,7 +58,8 @@ def fit(
     source = source or open_settings(config.data)
     with forked_random(device):
         goes_on = folder is not None and resume and (folder.finished or folder.checkpoint.exists())
-        trainer = Trainer(config, source, device, fresh=not goes_on)
+        known = folder.calibrates if folder is not None and folder.config.exists() else None
+        trainer = Trainer(config, source, device, fresh=not goes_on, calibrates=known)
         folder = folder or RunFolder(default_folder(config))
         if trainer.left_as_drawn:
             names = ", ".join(trainer.left_as_drawn[:4]) + (", …" if len(trainer.left_as_drawn) > 4 else "")
@@ -68,7 +69,10 @@ def fit(
         with folder.held():
             _check_folder(folder, config, resume)  # again: another process may have had it meanwhile
             if not folder.config.exists():
-                about = manifest(config, device, source)
+                aside = 0 if trainer.aside is None else len(trainer.aside.labels)
+                if not aside and trainer.held is None and config.data.calibration_share:
+                    told.note(f"no samples are set aside to calibrate on: {_why_none(trainer)}", None)
+                about = manifest(config, device, source, aside)
                 folder.create(config, about, preparation=source.preparation, resume=resume)
             elif is_finished(folder, config):
                 return trainer.restore(folder, told.note)
@@ -77,6 +81,12 @@ def fit(
             _begin_extension(folder, config, told, trainer.steps_per_epoch)
             folder.remove_halves()
             return trainer.run(folder, told, for_report)
+
+
+def _why_none(trainer: Trainer) -> str:
+    if can_be_parted(trainer.train_split):
+        return f"{len(trainer.train_split.labels)} training samples of {trainer.num_classes} classes are too few"
+    return "the training samples do not fit into memory twice. A folder val with --validation serves instead"
 
 
 def _check_folder(folder: RunFolder, config: Config, resume: bool) -> None:
@@ -120,7 +130,7 @@ def evaluate_run(
     moved = config.replace(data_path=data_path) if data_path else config
     source = source or open_settings(moved.data)
     with forked_random(chosen):
-        trainer = Trainer(config, source, chosen, fresh=False)
+        trainer = Trainer(config, source, chosen, fresh=False, calibrates=folder.calibrates)
         trainer.restore(folder, note)
         side = trainer.measure()
         _, result = trainer.measure_unseen(side, source.test(), "test")

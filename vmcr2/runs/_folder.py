@@ -164,6 +164,12 @@ class RunFolder:
         return tuple((self.read_manifest().get("data") or {}).get("class_names") or ())
 
     @property
+    def calibrates(self) -> bool | None:
+        """Whether training samples were set aside when the run was started; None if the folder does not say."""
+        found = (self.read_manifest().get("data") or {}).get("set_aside")
+        return None if found is None else found > 0
+
+    @property
     def data_checksum(self) -> str | None:
         """Of the training data that the run was started with; None if the folder does not say."""
         checksum: str | None = (self.read_manifest().get("data") or {}).get("train_checksum")

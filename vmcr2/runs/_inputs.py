@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
@@ -19,6 +21,7 @@ from ..data import (
     Form,
     Preparation,
     Split,
+    new_picture_parts,
     new_pictures,
     picture_blocks,
     picture_files,
@@ -54,12 +57,25 @@ class InputForm:
         return Form((channels, height, width), self.fit)
 
     def tensors(self, inputs: Any) -> Iterator[Tensor]:
-        """The samples, uint8 (n, channels, height, width) or float32 (n, columns), in one part or in several."""
+        """The samples in the run's own form: uint8 (n, channels, height, width), or prepared float32 (n, columns).
+
+        In several parts, so that many pictures need not be in memory at the same time.
+        """
+        parts = (part for part in self._parts(inputs) if len(part))
+        first = next(parts, None)
+        if first is None:
+            raise UserError("there are no samples to look at")
+        yield first
+        yield from parts
+
+    def _parts(self, inputs: Any) -> Iterator[Tensor]:
         if isinstance(inputs, DataLoader):
             for batch in inputs:
                 yield self._one(batch[0] if isinstance(batch, list | tuple) else batch)
+        elif self.is_pictures:
+            yield from new_picture_parts(inputs, self.pictures)
         else:
-            yield self._one(inputs)
+            yield self.rows(inputs)
 
     def _one(self, inputs: Any) -> Tensor:
         return new_pictures(inputs, self.pictures) if self.is_pictures else self.rows(inputs)
@@ -68,47 +84,56 @@ class InputForm:
         """Rows as the network sees them, float32 (n, columns)."""
         if self.is_pictures:
             raise UserError("this run was trained on pictures: give pictures, not rows")
-        if isinstance(rows, Tensor):
-            if rows.ndim != 2 or rows.shape[1] != self.shape[0] or not rows.is_floating_point():
-                shape = "×".join(map(str, rows.shape))
-                raise UserError(
-                    f"a tensor of prepared rows must be float, n×{self.shape[0]}, got {rows.dtype}, {shape}"
-                )
-            return rows.to(torch.float32)
-        prepare = self._known_preparation()
+        if self.preparation is None:
+            return self._numbers(rows)
         if isinstance(rows, str | os.PathLike):
             rows = self.read(Path(rows))
         elif isinstance(rows, list | tuple) and not rows:
             raise UserError("there are no rows to look at: the list is empty")
-        return torch.from_numpy(prepare.transform(rows))
+        return torch.from_numpy(self.preparation.transform(rows))
+
+    def _numbers(self, rows: Any) -> Tensor:
+        """Of a run that keeps no preparation: numbers are taken as they are."""
+        if not isinstance(rows, Tensor | np.ndarray):
+            raise UserError("this run keeps no preparation.json: give rows as an array or a tensor of numbers")
+        x = torch.as_tensor(rows)
+        if x.ndim != 2 or x.shape[1] != self.shape[0] or not x.is_floating_point():
+            shape = "×".join(map(str, x.shape))
+            raise UserError(f"rows must be float, n×{self.shape[0]}, got {x.dtype}, {shape}")
+        broken = (~torch.isfinite(x)).any(1).nonzero()
+        if len(broken):
+            raise UserError(f"row {int(broken[0]) + 1} has a number that is not finite: correct it")
+        return x.to(torch.float32)
 
     def read(self, path: Path) -> Any:
         """The columns of a table's file."""
-        prepared = self._known_preparation().prepared
+        prepared = () if self.preparation is None else self.preparation.prepared
         return read_columns(path, as_text=[own.name for own in prepared if own.kind == "category"])
-
-    def _known_preparation(self) -> Preparation:
-        if self.preparation is None:
-            raise UserError("this run keeps no preparation.json: its rows are not a table's; give a float32 tensor")
-        return self.preparation
 
     def blocks(self, paths: Sequence[Path], notes: list[str]) -> tuple[int, Iterator[Block]]:
         """How many samples these files and folders have, and the samples in blocks of bounded memory.
 
-        Sentences that a person should know are appended to ``notes``.
+        What cannot be read is in the blocks too, with the reason. Sentences that a person should know are appended to
+        ``notes``.
         """
         if self.is_pictures:
             files = picture_files(paths)
-            return len(files), picture_blocks(files, self.pictures)
-        tables = [(path, self._prepared(path, notes)) for path in paths]
-        return sum(len(rows) for _, rows in tables), _row_blocks(tables)
+            return len(files.paths) + len(files.unreadable), picture_blocks(files, self.pictures)
+        tables: list[tuple[Path, Tensor]] = []
+        unreadable: list[tuple[str, str]] = []
+        for path in paths:
+            try:
+                tables.append((path, self._prepared(path, notes)))
+            except DataError as error:
+                unreadable.append((str(path), str(error)))
+        nothing = torch.empty(0, *self.shape)
+        first = [Block([], nothing, unreadable)] if unreadable else []
+        return sum(len(rows) for _, rows in tables) + len(unreadable), chain(first, _row_blocks(tables))
 
     def _prepared(self, path: Path, notes: list[str]) -> Tensor:
-        columns = self.read(path)
-        try:
-            return torch.from_numpy(self._known_preparation().transform(columns, notes))
-        except DataError as error:
-            raise DataError(f"{path}: {error}") from None
+        if self.preparation is None:
+            raise DataError("this run keeps no preparation.json, so it cannot read tables: use it in Python")
+        return torch.from_numpy(self.preparation.transform(self.read(path), notes))
 
 
 def _row_blocks(tables: list[tuple[Path, Tensor]]) -> Iterator[Block]:
@@ -120,14 +145,7 @@ def _row_blocks(tables: list[tuple[Path, Tensor]]) -> Iterator[Block]:
             yield Block([f"{before}{start + at + 1}" for at in range(len(part))], part, [])
 
 
-def embedded(network: nn.Module, form: InputForm, inputs: Any, config: Config, numerics: Numerics) -> Tensor:
-    """Features (n, d) of samples in any form."""
-    parts = [_features(network, x, config, numerics) for x in form.tensors(inputs) if len(x)]
-    if not parts:
-        raise UserError("there are no samples to look at")
-    return torch.cat(parts)
-
-
-def _features(network: nn.Module, x: Tensor, config: Config, numerics: Numerics) -> Tensor:
-    labels = torch.zeros(len(x), dtype=torch.int64)
-    return embed(network, samples_of(Split(x, labels), config, numerics.device), numerics)
+def embedded(network: nn.Module, samples: Tensor, config: Config, numerics: Numerics) -> Tensor:
+    """Features (n, d) of samples in the run's own form."""
+    labels = torch.zeros(len(samples), dtype=torch.int64)
+    return embed(network, samples_of(Split(samples, labels), config, numerics.device), numerics)

@@ -19,8 +19,8 @@ from ._folder import FORMAT
 from ._recipes import recipe_values
 
 
-def manifest(config: Config, device: torch.device, source: Source) -> dict[str, Any]:
-    """What ``manifest.json`` holds."""
+def manifest(config: Config, device: torch.device, source: Source, set_aside: int) -> dict[str, Any]:
+    """What ``manifest.json`` holds. ``set_aside``: how many training samples are not trained on, for calibration."""
     return {
         "format": FORMAT,
         "vmcr2": __version__,
@@ -45,6 +45,7 @@ def manifest(config: Config, device: torch.device, source: Source) -> dict[str, 
             "sample_shape": list(source.sample_shape),
             "class_names": list(source.class_names),
             "notes": list(source.notes),
+            "set_aside": set_aside,
         },
     }
 

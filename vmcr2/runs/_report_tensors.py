@@ -17,6 +17,7 @@ _SPECTRUM = 30
 _NEAREST = 8
 _WORST = 32
 _THUMBNAIL = 32
+_AT_ONCE = 200
 _THUMBNAIL_BYTES = 6 * 2**20
 # tables that would not fit into 16 MiB with the rest are left out: k×k angles and answers, and the q×k codes
 _ANGLE_CLASSES = 500
@@ -130,9 +131,13 @@ def _thumbnail_shape(split: Split) -> tuple[int, int, int]:
 
 def thumbnails(split: Split, index: Tensor) -> Tensor:
     """Pictures of these samples, uint8, at most 32×32."""
-    pictures = split.images[index]
     shape = _thumbnail_shape(split)
-    if tuple(pictures.shape[1:]) == shape or not len(pictures):
-        return pictures
+    if tuple(split.images.shape[1:]) == shape or not len(index):
+        return split.images[index]
+    # few at a time: large pictures in float take gigabytes
+    return torch.cat([_small(split.images[part], shape) for part in torch.split(index, _AT_ONCE)])
+
+
+def _small(pictures: Tensor, shape: tuple[int, int, int]) -> Tensor:
     small = torch.nn.functional.interpolate(pictures.float(), size=shape[1:], mode="bilinear", antialias=True)
     return small.round().clamp(0, 255).to(torch.uint8)

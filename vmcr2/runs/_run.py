@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ class Run:
 
     Wherever samples are taken, they are as people have them. Pictures: paths of files and folders, pictures of Pillow,
     uint8 arrays and tensors, a list of these, or a ``DataLoader``. Rows of a table: the path of a file, a DataFrame, a
-    mapping of columns, a list of dicts, or a float32 tensor that is prepared already.
+    mapping of columns, a list of dicts, an array or a tensor of numbers, or a ``DataLoader`` of these.
     """
 
     folder: Path
@@ -56,9 +58,12 @@ class Run:
 
     def features(self, inputs: Any) -> Tensor:
         """Unit features (n, d), un-augmented and in evaluation mode."""
+        return torch.cat([self.features_of(part) for part in self.form.tensors(inputs)])
+
+    def features_of(self, samples: Tensor) -> Tensor:
+        """The same for samples in the run's own form: uint8 pictures of its shape, or rows that are prepared."""
         device = next(self.model.parameters()).device
-        numerics = Numerics.choose(device, self.config.run.precision)
-        return embedded(self.model, self.form, inputs, self.config, numerics)
+        return embedded(self.model, samples, self.config, Numerics.choose(device, self.config.run.precision))
 
     def prepare(self, rows: Any) -> Tensor:
         """Rows of a table as the network sees them, float32 (n, columns)."""
@@ -128,7 +133,7 @@ class Run:
         """The training samples that the run has kept."""
         path = RunFolder(self.folder).kept_samples
         if not path.exists():
-            raise UserError(f"{self.folder} keeps no training samples: train with kept_samples above 0")
+            raise UserError(f"{self.folder} keeps no training samples (kept_samples): there is nothing to compare with")
         return KeptSamples.from_tensors(read_tensors(path))
 
     def calibrate(self, inputs: Any, labels: Iterable[Any]) -> Run:
@@ -147,9 +152,12 @@ class Run:
 
         From then on the run predicts by the nearest subspace, and the residuals of added classes count less, so that a
         class of few samples is found too: all of them together take at most about 3 % of the known samples that were
-        right. This needs a calibrated run. Nothing is written. docs/new-classes.md says how well it works.
+        right. A run that is not calibrated cannot say how much less, and compares bare residuals: then a class of few
+        samples is hardly ever found, and a warning says so. Nothing is written. docs/new-classes.md has figures.
         """
         check_new_name(self, name)
+        if self.confidence is None:
+            warnings.warn("the run is not calibrated: an added class of few samples is hardly ever found", stacklevel=2)
         return with_class(self, name, self.features(inputs))
 
     def export(self, path: Path | str, *, force: bool = False) -> Exported:
@@ -206,8 +214,8 @@ class Run:
     def _calibrated(self) -> Confidence:
         if self.confidence is None:
             raise UserError(
-                f"{self.folder} is not calibrated: nothing was set aside in its training. Train with "
-                "calibration_share=0.1, or use run.calibrate(inputs, labels) with samples that were not trained on"
+                f"{self.folder} is not calibrated: nothing was set aside in its training, by calibration_share=0 or "
+                "because samples were too few. Use run.calibrate(inputs, labels) with samples that were not trained on"
             )
         return self.confidence
 
@@ -215,7 +223,8 @@ class Run:
         places = {name: at for at, name in enumerate(self.class_names)}
         found = []
         for label in labels.tolist() if isinstance(labels, Tensor) else labels:
-            at = places.get(label, -1) if isinstance(label, str) else int(label)
+            whole = isinstance(label, Integral) and not isinstance(label, bool)
+            at = places.get(label, -1) if isinstance(label, str) else int(label) if whole else -1
             if not 0 <= at < len(self.class_names):
                 raise UserError(f"the run has no class {label!r}: its classes are {', '.join(self.class_names[:10])}")
             found.append(at)

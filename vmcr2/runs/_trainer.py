@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from .._shared import UserError
-from ..data import Source, Split, hold_out, set_aside, with_label_noise
+from ..data import Source, Split, aside_rows, can_be_parted, held_out_rows, hold_out, parted, with_label_noise
 from ..functional import diagnose, rate_reduction
 from ..training import Engine, Loop, Numerics, Step, batch_figures, check_capture, embed, epoch_order
 from ._callbacks import Callbacks
@@ -44,17 +44,30 @@ class Trainer:
     """Data, network, objective and training step. Nothing is written before :meth:`run`.
 
     ``fresh``: the network gets the first weights that the settings name. Where a run goes on, or is only measured, they
-    come from its folder, and the files of the first ones may be gone.
+    come from its folder, and the files of the first ones may be gone. ``calibrates``: whether samples are set aside, as
+    the folder of a run that goes on says; by default if there is memory for it.
     """
 
-    def __init__(self, config: Config, source: Source, device: torch.device, *, fresh: bool = True) -> None:
+    def __init__(
+        self,
+        config: Config,
+        source: Source,
+        device: torch.device,
+        *,
+        fresh: bool = True,
+        calibrates: bool | None = None,
+    ) -> None:
         self.config, self.source = config, source
         self.num_classes = source.num_classes
         self.numerics = Numerics.choose(device, config.run.precision)
         self.train_split = source.train()
+        self.places = torch.arange(len(self.train_split.labels))
+        """Where the samples that are trained on are in the whole training set."""
         self.held: Split | None = None
         if config.data.holdout:
+            held = held_out_rows(self.train_split.labels, config.data.holdout, self.num_classes)
             self.train_split, self.held = hold_out(self.train_split, config.data.holdout, self.num_classes)
+            self.places = (~held).nonzero()[:, 0]
         elif config.data.validation:
             if not source.has_val:
                 raise UserError(
@@ -64,8 +77,7 @@ class Trainer:
             self.held = source.val()
         self.aside: Split | None = None
         if self.held is None:
-            own = config.data.calibration_share
-            self.train_split, self.aside = set_aside(self.train_split, own, self.num_classes)
+            self._set_aside(calibrates)
         if share := config.data.label_noise:  # the held-out images keep their labels
             self.train_split = with_label_noise(self.train_split, share, self.num_classes, seed=config.run.seed)
         torch.manual_seed(config.run.seed)
@@ -92,6 +104,15 @@ class Trainer:
             numerics=self.numerics,
         )
         self._try_out()
+
+    def _set_aside(self, calibrates: bool | None) -> None:
+        """Take the calibration samples out of the training samples."""
+        held = aside_rows(self.train_split.labels, self.config.data.calibration_share, self.num_classes)
+        if calibrates is None:
+            calibrates = can_be_parted(self.train_split)
+        if calibrates and held.any():
+            self.train_split, self.aside = parted(self.train_split, held)
+            self.places = (~held).nonzero()[:, 0]
 
     def _try_out(self) -> None:
         """Find settings that cannot work before anything is written: they are a :class:`UserError`."""
@@ -225,7 +246,7 @@ class Trainer:
         if learned := self.objective.module.state_dict():
             write_tensors(folder.objective, learned)
         write_tensors(folder.subspaces, {"bases": side.classifier.bases, "energies": side.classifier.energies})
-        write_use(folder, run, side, self.train_split)
+        write_use(folder, run, side, self.train_split, self.places)
         if for_report:
             tensors = evaluation_tensors(
                 side, self.train_split, unseen, features, self.num_classes, self.objective.shown()

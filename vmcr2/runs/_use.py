@@ -38,19 +38,19 @@ def calibrated(run: Run, samples: CalibrationSamples | None, *, unseen_features:
     return run
 
 
-def write_use(folder: RunFolder, run: Run, side: TrainingSide, train: Split) -> None:
-    """Write both into the run's folder."""
+def write_use(folder: RunFolder, run: Run, side: TrainingSide, train: Split, places: Tensor) -> None:
+    """Write both into the run's folder. ``places`` are those of ``train`` in the whole training set."""
     if run.confidence is not None:
         write_tensors(folder.confidence, run.confidence.tensors(), {"origin": run.confidence.origin})
     if run.config.run.kept_samples:
-        write_tensors(folder.kept_samples, _kept(run, side, train).tensors())
+        write_tensors(folder.kept_samples, _kept(run, side, train, places).tensors())
 
 
-def _kept(run: Run, side: TrainingSide, train: Split) -> KeptSamples:
+def _kept(run: Run, side: TrainingSide, train: Split, places: Tensor) -> KeptSamples:
     """The first samples of every class, as many of each."""
     num_classes = len(run.class_names)
     per_class = max(1, run.config.run.kept_samples // num_classes)
     chosen = first_of_each(side.labels, num_classes, per_class)[: run.config.run.kept_samples]
     here = chosen.cpu()
     pictures = thumbnails(train, here) if train.inputs.ndim == 4 else None
-    return KeptSamples(side.features[chosen].half().cpu(), side.labels[chosen].cpu(), here, pictures)
+    return KeptSamples(side.features[chosen].half().cpu(), side.labels[chosen].cpu(), places[here], pictures)

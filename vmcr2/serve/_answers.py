@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from .._shared import UserError
-from ..inference import HEAD, Neighbors
+from ..inference import HEAD, Neighbors, second_choice
 from ..runs import Run
 from ._batching import Found
 from ._limits import RequestError
@@ -73,9 +73,7 @@ class Writer:
     def answers(self, found: Found, threshold: float | None) -> list[dict[str, Any]]:
         """One for each sample."""
         first = found.answers.labels
-        # the class of the next largest probability
-        others = found.answers.probabilities.scatter(1, first[:, None], -1.0)
-        second = others.argmax(1)
+        second = second_choice(found.answers)
         written = []
         for row, (best, next_best) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
             novelty = float(found.answers.novelty[row].double())

@@ -83,7 +83,7 @@ class Batcher:
             return [error] if len(jobs) == 1 else [self._compute([job])[0] for job in jobs]
 
     def _together(self, jobs: list[_Job]) -> list[Found]:
-        features = self.run.features(torch.cat([job.inputs for job in jobs]))
+        features = self.run.features_of(torch.cat([job.inputs for job in jobs]))
         answers = Answers(*(part.cpu() for part in self.run.answers_of(features)))
         most = max(job.neighbors for job in jobs)
         near = self.run.kept.nearest(features, most, self.run.class_names) if most else None

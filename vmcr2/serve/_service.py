@@ -136,7 +136,10 @@ class Service:
         run, writer = self.run, self.writer
         prepared = run.form.preparation.prepared if run.form.preparation is not None else ()
         columns = [{"name": own.name, "kind": own.kind, "values": list(own.values)} for own in prepared]
-        refusal = {"rate": writer.rate, "threshold": writer.threshold(None)} if writer.rate else None
+        refusal = None
+        if writer.rate and run.confidence is not None:
+            least = 1 / (run.confidence.samples + 1)
+            refusal = {"rate": writer.rate, "threshold": writer.threshold(None), "least": least}
         return {
             "status": "ok",
             "run": run.folder.name,

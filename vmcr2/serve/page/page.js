@@ -150,7 +150,8 @@ async function start() {
   by("about").textContent = about();
   for (const note of health.notes) by("notes").append(html("p", { className: "banner", textContent: note }));
   if (health.refusal) {
-    const rates = [...new Set([...RATES, health.refusal.rate])].sort((a, b) => a - b);
+    const possible = RATES.filter((rate) => rate >= health.refusal.least);
+    const rates = [...new Set([...possible, health.refusal.rate])].sort((a, b) => a - b);
     for (const rate of rates) by("rate").append(html("option", { value: rate, textContent: `${Number((100 * rate).toPrecision(4))} %`, selected: rate === health.refusal.rate }));
     by("rate").append(html("option", { value: 0, textContent: "refuse nothing" }));
     by("refusal").hidden = false;
