@@ -45,6 +45,9 @@ def test_all_forms_of_one_picture_are_the_same(tmp_path: Path, gradient: Image.I
     forms: list[Any] = [str(tmp_path / "one.png"), small, last, last[None], first, first[None], first.numpy()]
     for form in forms:
         assert torch.equal(new_pictures(form, COLOUR), expected)
+    unit = first.float() / 255  # as torchvision's ToTensor makes them
+    for form in (unit, unit.half().float(), unit.double().numpy(), {"image": unit, "label": 3}, {"img": small}):
+        assert torch.equal(new_pictures(form, COLOUR), expected)
     both = new_pictures([tmp_path / "one.png", small, last], COLOUR)
     assert torch.equal(both, expected.expand(3, -1, -1, -1))
 
@@ -78,8 +81,9 @@ def test_a_crop_keeps_the_middle_in_the_shape_s_proportions() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (torch.rand(2, 1, 8, 8), "pictures are uint8, 0 to 255, and these are float32: multiply by 255"),
-        (np.zeros((8, 8), dtype=np.int64), "these are int64: convert them to uint8"),
+        (torch.randn(2, 1, 8, 8), "numbers outside 0..1: give floats between 0 and 1, not normalised, or uint8"),
+        (torch.full((1, 8, 8), torch.nan), "numbers outside 0..1"),
+        (np.zeros((8, 8), dtype=np.int64), "pixels of type int64: give uint8, or floats between 0 and 1"),
         (np.zeros((9, 9), dtype=np.uint8), "must be 1×8×8 as in training, got the shape 9×9: give paths"),
         (np.zeros((5, 8, 8, 3), dtype=np.uint8), "must be 1×8×8 as in training, got the shape 5×8×8×3"),
         (np.zeros((5, 2, 8, 8), dtype=np.uint8), "they need 1 or 3 channels"),

@@ -416,6 +416,7 @@ def test_the_manifest_has_what_a_repetition_needs() -> None:
     assert found["torch"] == torch.__version__
     assert found["seed"] == 5
     about = {"name": "digits", "train_checksum": source.train_checksum, "path": None, "title": "", "notes": []}
+    about |= {"set_aside": 143}
     assert found["data"] == about | {"sample_shape": [1, 8, 8], "class_names": list("0123456789")}
     assert found["cores"] == os.cpu_count()
     assert found["device"]

@@ -94,6 +94,7 @@ def test_all_kinds_of_inputs_agree(run: Run, images: torch.Tensor, tmp_path: Pat
         [Image.open(path) for path in sorted(tmp_path.iterdir())],
         DataLoader(data, batch_size=3),
         DataLoader(few, batch_size=4),  # type: ignore[arg-type]
+        DataLoader([{"image": one / 255, "label": 0} for one in few], batch_size=4),  # type: ignore[arg-type]
     ]
     for kind in kinds:
         assert torch.allclose(run.features(kind), expected, atol=1e-6)
@@ -101,7 +102,7 @@ def test_all_kinds_of_inputs_agree(run: Run, images: torch.Tensor, tmp_path: Pat
     assert one == run.predict(few)[3:4]
 
 
-@pytest.mark.parametrize("given", [torch.rand(2, 1, 8, 8), np.zeros((2, 9, 9), dtype=np.uint8), [], [{"a": 1}]])
+@pytest.mark.parametrize("given", [torch.randn(2, 1, 8, 8), np.zeros((2, 9, 9), dtype=np.uint8), [], [{"a": 1}]])
 def test_what_it_was_not_trained_on_is_one_sentence(run: Run, given: Any) -> None:
     with pytest.raises(UserError) as caught:
         run.predict(given)

@@ -14,6 +14,7 @@ from ._errors import DataError
 from ._holdout import drawn_test_set
 from ._in_memory import MemoryReader
 from ._natural import natural
+from ._pixels import as_bytes
 from ._source import Source
 from ._split import Part, Split
 from ._survey import Fit, Plan, Survey, check_options
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 _PROBE = 64
-_IMAGE, _LABEL = ("image", "img"), ("label", "labels", "fine_label")
+IMAGE, _LABEL = ("image", "img"), ("label", "labels", "fine_label")
 
 
 def from_dataset(
@@ -107,7 +108,7 @@ class _Items:
         item = self.items[row]
         where = f"item {row} of {self.part}"
         if isinstance(item, Mapping):
-            keys = [next((key for key in wanted if key in item), None) for wanted in (_IMAGE, _LABEL)]
+            keys = [next((key for key in wanted if key in item), None) for wanted in (IMAGE, _LABEL)]
             if None in keys:
                 raise DataError(f"{where} has the keys {', '.join(map(str, item))}: rename them to image and label")
             picture, label = item[keys[0]], item[keys[1]]
@@ -194,12 +195,7 @@ def as_image(picture: Any, where: str) -> Image:
     if array.ndim != 3 or array.shape[2] not in (1, 2, 3, 4) or 0 in array.shape:
         shape = "×".join(map(str, picture.shape))
         raise DataError(f"{where} has the shape {shape}: give tensors (C, H, W) and arrays (H, W) or (H, W, C)")
-    if array.dtype.kind == "f":
-        if not (np.isfinite(array).all() and array.min() >= 0 and array.max() <= 1):
-            raise DataError(f"{where} has numbers outside 0..1: give floats between 0 and 1, not normalised, or uint8")
-        array = np.rint(array * 255).astype(np.uint8)
-    elif array.dtype != np.uint8:
-        raise DataError(f"{where} has pixels of type {array.dtype}: give uint8, or floats between 0 and 1")
+    array = as_bytes(array, where)
     array = np.ascontiguousarray(array[:, :, 0] if array.shape[2] == 1 else array)
     modes = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
     mode = "L" if array.ndim == 2 else modes[array.shape[2]]

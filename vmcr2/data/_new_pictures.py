@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,9 +15,12 @@ import torch
 from torch import Tensor
 
 from .._shared import listed
+from ._columns import array_of
+from ._dataset import IMAGE
 from ._errors import DataError
 from ._from_arrays import channels_first
 from ._natural import natural_path
+from ._pixels import as_bytes
 from ._walk import Walk, shown
 from ._workers import decoded, decoding_task
 
@@ -151,6 +154,8 @@ def new_picture_parts(given: Any, form: Form) -> Iterator[Tensor]:
         yield _from_array(given, form)
     elif _is_pillow(given):
         yield _from_pillow(given, form)[None]
+    elif isinstance(given, Mapping) and (keys := [key for key in IMAGE if key in given]):
+        yield from new_picture_parts(given[keys[0]], form)  # a batch of a Hugging Face data set
     elif isinstance(given, list | tuple):
         if not given:
             raise DataError("there are no pictures to look at: the list is empty")
@@ -161,7 +166,7 @@ def new_picture_parts(given: Any, form: Form) -> Iterator[Tensor]:
                 yield from new_picture_parts(one, form)
     else:
         raise DataError(
-            f"pictures can be paths, pictures of Pillow, uint8 arrays or tensors, a list of these, or a DataLoader; "
+            f"pictures can be paths, pictures of Pillow, arrays or tensors, a list of these, or a DataLoader; "
             f"got {type(given).__name__}"
         )
 
@@ -181,10 +186,7 @@ def _refuse(unreadable: list[tuple[str, str]]) -> None:
 
 
 def _from_array(given: Any, form: Form) -> Tensor:
-    x = given.detach().cpu().numpy() if isinstance(given, Tensor) else given
-    if x.dtype != np.uint8:
-        times = "multiply by 255 and " if x.dtype.kind == "f" else ""
-        raise DataError(f"pictures are uint8, 0 to 255, and these are {x.dtype}: {times}convert them to uint8")
+    x = as_bytes(array_of(given), "what was given")
     channels, height, width = form.shape
     if x.ndim == 2 or (x.ndim == 3 and x.shape in (form.shape, (height, width, channels))):
         x = x[None]  # one picture

@@ -29,8 +29,9 @@ class Run:
     """A finished run: what it has learned, to use it.
 
     Wherever samples are taken, they are as people have them. Pictures: paths of files and folders, pictures of Pillow,
-    uint8 arrays and tensors, a list of these, or a ``DataLoader``. Rows of a table: the path of a file, a DataFrame, a
-    mapping of columns, a list of dicts, an array or a tensor of numbers, or a ``DataLoader`` of these.
+    arrays and tensors (uint8, or floats from 0 to 1), a list of these, or a ``DataLoader``. Rows of a table: the path
+    of a file, a DataFrame, a mapping of columns, a list of dicts, an array or a tensor of numbers, or a ``DataLoader``
+    of these.
     """
 
     folder: Path
