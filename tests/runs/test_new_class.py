@@ -227,4 +227,4 @@ def test_they_must_be_like_the_training_pictures(trained: Trained) -> None:
     with pytest.raises(UserError):
         trained.run.add_class("new", torch.zeros(3, 64))
     with pytest.raises(UserError):
-        trained.run.add_class("new", torch.zeros(3, 1, 8, 8))  # float: pictures are uint8
+        trained.run.add_class("new", torch.full((3, 1, 8, 8), 2.0))  # floats lie between 0 and 1
