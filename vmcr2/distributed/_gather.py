@@ -32,7 +32,8 @@ def _sizes(like: Tensor) -> list[int]:
     own = torch.tensor([len(like)], dtype=torch.int64, device=like.device)
     every = [torch.empty_like(own) for _ in range(processes())]
     dist.all_gather(every, own)
-    return torch.cat(every).tolist()  # type: ignore[no-any-return]
+    sizes: list[int] = torch.cat(every).tolist()
+    return sizes
 
 
 def _gathered(rows: Tensor, sizes: list[int]) -> Tensor:
