@@ -5,8 +5,8 @@
 
 `accelerator.accumulate` adds the losses of micro-batches. That is not the loss of the batch, because a coding rate
 belongs to a set of points, and the dictionary would move once for each of them. So the loader gives whole batches, and
-`checkpoint` keeps the activations of one micro-batch at a time (see own_loop.py). With several processes, the loss sees
-each process's part of the batch. It prints the accuracy on test digits, and again after saving and loading the state.
+`checkpoint` keeps the activations of one micro-batch at a time (see own_loop.py). With several processes, give the
+loss gather=True (docs/scaling.md). It prints the accuracy on test digits, and again after saving and loading the state.
 """
 
 from __future__ import annotations

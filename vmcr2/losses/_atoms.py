@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .._shared import precise_dtype
+from ..distributed import Gathering
 from ..functional import (
     Atoms,
     Batches,
@@ -48,6 +49,7 @@ class AtomState(RememberedFeatures):
         atoms_per_class: int,
         codes: CodesRule,
         codes_trace: float,
+        gather: bool,
         normalize: bool,
         max_class_size: int | None,
         validate: bool,
@@ -63,6 +65,7 @@ class AtomState(RememberedFeatures):
         self.atoms_per_class = atoms_per_class
         self.codes_rule = codes
         self.codes_trace = float(codes_trace)
+        self._gathering = Gathering(gather)
         self.normalize = normalize
         self.max_class_size = max_class_size
         self.validate = validate
@@ -83,12 +86,15 @@ class AtomState(RememberedFeatures):
         """Set Γ and A from each class's leading eigenpairs (Algorithm 2): ``latch(z, labels)`` or ``latch(batches)``.
 
         ``batches`` gives (z, labels). It can be iterated again and gives the same features every time
-        (:func:`vmcr2.functional.latch_batches`). A class without samples gets arbitrary unit atoms and zero codes.
-        From the first call on, the loss does not latch by itself any more: call it again every few epochs.
+        (:func:`vmcr2.functional.latch_batches`). With ``gather``, z are this process's features, and those of all are
+        used; ``batches`` are not gathered, so every process must give the same. A class without samples gets arbitrary
+        unit atoms and zero codes. From the first call on, the loss does not latch by itself any more: call it again
+        every few epochs.
         """
         if isinstance(z, Tensor):
             if labels is None:
                 raise ValueError("labels is missing: latch(z, labels), or latch(batches) with batches of (z, labels)")
+            z, labels = self._gathering.rows(z, labels)
             z = unit_features(z, self._guard(), self.normalize, self.dim)
             self._latch(z.detach(), labels)
             self._end_self_latching()

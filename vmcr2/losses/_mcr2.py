@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..distributed import Gathering
 from ..functional import (
     Classes,
     Guard,
@@ -51,6 +52,9 @@ class MCR2Loss(RememberedFeatures):
             gradient is multiplied by a factor, so it is then not the gradient of the value. Otherwise the first steps
             of SGD can throw all features to one place. None for no bound. A factor in front of the loss multiplies the
             bound too.
+        gather: take the rows of all processes of ``torch.distributed`` as the batch. Under DistributedDataParallel the
+            network then gets the gradient of one process on the whole batch; see docs/scaling.md. All processes must
+            make the same calls. Not in a compiled or captured step.
         normalize: scale the rows of z to unit length first; finite for |z| ≤ 1e10. A zero row stays zero.
         max_class_size: the most samples of a class, in memory and batch together, where shapes are fixed (under
             ``torch.compile`` or CUDA-graph capture, and on a GPU with ``validate=False``); by default eight standard
@@ -76,6 +80,7 @@ class MCR2Loss(RememberedFeatures):
         memory: int = 0,
         dim: int | None = None,
         max_gradient: float | None = EXACT,
+        gather: bool = False,
         normalize: bool = True,
         max_class_size: int | None = None,
         validate: bool = True,
@@ -99,13 +104,15 @@ class MCR2Loss(RememberedFeatures):
             if dim is None:
                 raise ValueError("dim is missing: memory needs the features' dimension, MCR2Loss(k, memory=…, dim=d)")
             self._make_memory(memory, dim)
+        self._gathering = Gathering(gather)
         self._watch = CollapseWatch()
 
     @full_precision
     def forward(self, z: Tensor, labels: Tensor) -> Tensor:
         """−ΔR, to be minimised. In train mode R_c includes the memory's rows, and the batch is then remembered."""
+        z, labels = self._gathering.rows(z, labels)
         if not (self.training and torch.is_grad_enabled()):
-            return -self.terms(z, labels).delta
+            return -self._rates(z, labels).delta
         guard = Guard(self.validate, self.fault)
         outputs, z = z, unit_features(z, guard, self.normalize, self.dim)
         x = z.detach()
@@ -127,6 +134,9 @@ class MCR2Loss(RememberedFeatures):
     @full_precision
     def terms(self, z: Tensor, labels: Tensor) -> RateTerms:
         """R, R_c and ΔR of the batch only, all differentiable; the memory is neither read nor written."""
+        return self._rates(*self._gathering.rows(z, labels))
+
+    def _rates(self, z: Tensor, labels: Tensor) -> RateTerms:
         guard = Guard(self.validate, self.fault)
         z = unit_features(z, guard, self.normalize, self.dim)
         classes = read_classes(labels, z, self.num_classes, guard, self.max_class_size)
@@ -140,6 +150,7 @@ class MCR2Loss(RememberedFeatures):
         labels, with no other batch in between. Memberships are taken as constants. The batch is remembered, as by the
         loss.
         """
+        z, labels = self._gathering.rows(z, labels)
         guard = Guard(self.validate, self.fault)
         remembers = self._remembers()
         # quick: NaN makes a factorisation fail, which sets the flag
@@ -161,6 +172,7 @@ class MCR2Loss(RememberedFeatures):
 
     def look_ahead(self, labels: Tensor) -> Classes:
         """What :meth:`surrogate` needs from the labels only; it can be computed while the network still computes z."""
+        labels = self._gathering.labels(labels)
         guard = Guard(self.validate, self.fault)
         remembers = self._remembers()
         with torch.no_grad():

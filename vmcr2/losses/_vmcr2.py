@@ -73,6 +73,9 @@ class VMCR2Loss(SelfLatchingAtoms):
         self_latch: latch on recent features, as said above. Without it only the first batch does, unless you call
             :meth:`latch`, and no rows are kept.
         max_gradient: a bound on the gradient in z in train mode, as in :class:`MCR2Loss`. None for no bound.
+        gather: take the rows of all processes of ``torch.distributed`` as the batch. Under DistributedDataParallel the
+            network then gets the gradient of one process on the whole batch; see docs/scaling.md. All processes must
+            make the same calls. Not in a compiled or captured step.
         normalize: scale the rows of z to unit length first; finite for |z| ≤ 1e10. A zero row stays zero.
         max_class_size: the most samples of a class where shapes are fixed, as in :class:`MCR2Loss`.
         validate: check the values and raise ``ValueError``, as in :class:`MCR2Loss`.
@@ -116,6 +119,7 @@ class VMCR2Loss(SelfLatchingAtoms):
         cap_codes_step: bool = True,
         self_latch: bool = True,
         max_gradient: float | None = VARIATIONAL,
+        gather: bool = False,
         normalize: bool = True,
         max_class_size: int | None = None,
         validate: bool = True,
@@ -133,6 +137,7 @@ class VMCR2Loss(SelfLatchingAtoms):
             codes=codes,
             codes_trace=codes_trace,
             self_latch=self_latch,
+            gather=gather,
             normalize=normalize,
             max_class_size=max_class_size,
             validate=validate,
@@ -150,6 +155,7 @@ class VMCR2Loss(SelfLatchingAtoms):
     @full_precision
     def forward(self, z: Tensor, labels: Tensor, update: bool = True) -> Tensor:
         """Algorithm 1's step on Γ and A (in train mode), then −scale·(objective + β·R(z)), to be minimised."""
+        z, labels = self._gathering.rows(z, labels)
         problem = self._problem(z, labels)
         trains = self.training and torch.is_grad_enabled()
         if update and trains:
@@ -180,6 +186,7 @@ class VMCR2Loss(SelfLatchingAtoms):
         """
         if not (self.training and torch.is_grad_enabled()):
             return cast(Tensor, self(z, labels))
+        z, labels = self._gathering.rows(z, labels)
         guard = self._guard()
         # quick: a step with NaN is not taken, and sets the flag
         outputs, z = z, unit_features(z, guard, self.normalize, self.dim, quick=True)
@@ -212,7 +219,7 @@ class VMCR2Loss(SelfLatchingAtoms):
     @torch.no_grad()
     def look_ahead(self, labels: Tensor) -> Ahead:
         """What the next :meth:`surrogate` needs from the labels, Γ and A; it can run while the network computes z."""
-        return self._ahead(labels, self.dictionary)
+        return self._ahead(self._gathering.labels(labels), self.dictionary)
 
     def _ahead(self, labels: Tensor, like: Tensor) -> Ahead:
         guard = self._guard()
@@ -228,12 +235,13 @@ class VMCR2Loss(SelfLatchingAtoms):
         With ``debias`` the mismatch is the debiased one: the loss is always −scale·(objective + β·expansion). Near
         M = 0 the mismatch cancels in float32: for logs use ``functional.mismatch(…, method="precise")``.
         """
-        return self._terms(self._problem(z, labels))
+        return self._terms(self._problem(*self._gathering.rows(z, labels)))
 
     @full_precision
     def update(self, z: Tensor, labels: Tensor) -> None:
         """Algorithm 1's step on Γ and A, without the loss."""
         with torch.no_grad():
+            z, labels = self._gathering.rows(z, labels)
             self._step(self._problem(z, labels), labels)
 
     def _step(self, problem: Problem, labels: Tensor) -> None:
