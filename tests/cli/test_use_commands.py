@@ -119,7 +119,6 @@ def test_progress_is_shown_from_the_start(run: Run, place: Path, monkeypatch: py
         yield lambda *said: seen.append(said)
 
     monkeypatch.setattr("vmcr2.cli._use.progress_bar", recorded)
-    monkeypatch.setattr("vmcr2.data._new_pictures._SECONDS", 0.0)
     in_process("embed", str(run.folder), "new", "-o", "f.npz")
     assert seen[0] == ("embedding", 0, FEW + 1)
     assert seen[-1] == ("embedding", FEW + 1, FEW + 1)

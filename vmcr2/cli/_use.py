@@ -125,8 +125,6 @@ def neighbors(
     loaded = load_run(run, device=device)
     if out is not None and loaded.kept.pictures is None:
         raise UserError(f"{run} was trained on rows, which have no pictures: leave -o out")
-    if count < 1:
-        raise UserError(f"count must be at least 1, got {count}")
     reading = _Reading(loaded, inputs)
     drawn = 0
     for block in reading.blocks("searching"):

@@ -74,10 +74,11 @@ def stratified(labels: Tensor, count: int, num_classes: int, *, seed: int, keep:
     short = count - int(take.sum())
     take[(exact - take).argsort(descending=True, stable=True)[:short]] += 1
     take = torch.minimum(take, (sizes - keep).clamp_min(0))
+    by_class = order[labels[order].argsort(stable=True)]
+    of = labels[by_class]
+    place = torch.arange(len(labels)) - (sizes.cumsum(0) - sizes)[of]  # within the class, in the drawn order
     held = torch.zeros(len(labels), dtype=torch.bool)
-    for j in range(num_classes):
-        members = order[labels[order] == j]
-        held[members[: int(take[j])]] = True
+    held[by_class[place < take[of]]] = True
     return held
 
 

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .._shared import UserError
+
 _ROWS = 500  # at a time
 
 
@@ -46,6 +48,8 @@ class KeptSamples:
 
     def nearest(self, z: Tensor, count: int, class_names: tuple[str, ...]) -> Neighbors:
         """Of features (n, d), by cosine."""
+        if count < 1:
+            raise UserError(f"count must be at least 1, got {count}")
         count = min(count, len(self.labels))
         kept = self.features.to(z.device, torch.float32)
         kept = torch.nn.functional.normalize(kept, dim=1)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .._shared import UserError
 from ..training import Step
-from ._folder import opened_tensors, read_tensors_with_metadata, write_tensors
+from ._folder import opened_tensors, read_tensors_with_metadata, tensors_under, write_tensors
 
 
 class Position(NamedTuple):
@@ -47,7 +47,7 @@ def load_checkpoint(path: Path, step: Step) -> Position:
     tensors, metadata = read_tensors_with_metadata(path)
     load_weights(path, tensors, step)
     for index, parameter in enumerate(step.parameters):
-        values = _under(f"optimizer.{index}.", tensors)
+        values = tensors_under(f"optimizer.{index}.", tensors)
         if values:
             step.optimizer.state[parameter] = {name: _beside(parameter, value) for name, value in values.items()}
     torch.set_rng_state(tensors["random.cpu"])
@@ -67,12 +67,12 @@ def weights_of(step: Step) -> dict[str, Tensor]:
 
 def load_weights(path: Path, tensors: dict[str, Tensor], step: Step) -> None:
     """Back from :func:`weights_of`; ``path`` is where they were read, for an error."""
-    step.network.load_state_dict(_under("model.", tensors))
-    step.objective.module.load_state_dict(_under("objective.", tensors))
+    step.network.load_state_dict(tensors_under("model.", tensors))
+    step.objective.module.load_state_dict(tensors_under("objective.", tensors))
     if step.average is not None:
         if "average.steps" not in tensors:
             raise UserError(f"{path} has no averaged weights: it belongs to a run with average 0")
-        step.average.load_state_dict(_under("average.", tensors))
+        step.average.load_state_dict(tensors_under("average.", tensors))
 
 
 def read_position(path: Path) -> Position:
@@ -96,7 +96,3 @@ def _beside(parameter: Tensor, value: Tensor) -> Tensor:
     if value.shape != parameter.shape:  # a counter of steps
         return value.to(parameter.device)
     return torch.empty_like(parameter, dtype=value.dtype).copy_(value)
-
-
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

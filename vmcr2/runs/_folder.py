@@ -243,10 +243,10 @@ def _unwritable(path: Path, error: OSError) -> UserError:
     return UserError(f"cannot write to {path}: {error.strerror or error}")
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, encoding: str | None = None) -> None:
     """Write a text file atomically."""
     with atomic(path) as temporary:
-        temporary.write_text(text)
+        temporary.write_text(text, encoding=encoding)
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
@@ -254,6 +254,11 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with atomic(path) as temporary:
         save_file(whole, temporary, metadata)
+
+
+def tensors_under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Those whose names begin with ``prefix``, by the rest of their names."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

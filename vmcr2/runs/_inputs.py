@@ -22,7 +22,6 @@ from ..data import (
     Preparation,
     Split,
     new_picture_parts,
-    new_pictures,
     picture_blocks,
     picture_files,
     read_columns,
@@ -71,14 +70,11 @@ class InputForm:
     def _parts(self, inputs: Any) -> Iterator[Tensor]:
         if isinstance(inputs, DataLoader):
             for batch in inputs:
-                yield self._one(batch[0] if isinstance(batch, list | tuple) else batch)
+                yield from self._parts(batch[0] if isinstance(batch, list | tuple) else batch)
         elif self.is_pictures:
             yield from new_picture_parts(inputs, self.pictures)
         else:
             yield self.rows(inputs)
-
-    def _one(self, inputs: Any) -> Tensor:
-        return new_pictures(inputs, self.pictures) if self.is_pictures else self.rows(inputs)
 
     def rows(self, rows: Any) -> Tensor:
         """Rows as the network sees them, float32 (n, columns)."""
@@ -87,7 +83,7 @@ class InputForm:
         if self.preparation is None:
             return self._numbers(rows)
         if isinstance(rows, str | os.PathLike):
-            rows = self.read(Path(rows))
+            rows = _columns(Path(rows), self.preparation)
         elif isinstance(rows, list | tuple) and not rows:
             raise UserError("there are no rows to look at: the list is empty")
         return torch.from_numpy(self.preparation.transform(rows))
@@ -104,11 +100,6 @@ class InputForm:
         if len(broken):
             raise UserError(f"row {int(broken[0]) + 1} has a number that is not finite: correct it")
         return x.to(torch.float32)
-
-    def read(self, path: Path) -> Any:
-        """The columns of a table's file."""
-        prepared = () if self.preparation is None else self.preparation.prepared
-        return read_columns(path, as_text=[own.name for own in prepared if own.kind == "category"])
 
     def blocks(self, paths: Sequence[Path], notes: list[str]) -> tuple[int, Iterator[Block]]:
         """How many samples these files and folders have, and the samples in blocks of bounded memory.
@@ -133,7 +124,12 @@ class InputForm:
     def _prepared(self, path: Path, notes: list[str]) -> Tensor:
         if self.preparation is None:
             raise DataError("this run keeps no preparation.json, so it cannot read tables: use it in Python")
-        return torch.from_numpy(self.preparation.transform(self.read(path), notes))
+        return torch.from_numpy(self.preparation.transform(_columns(path, self.preparation), notes))
+
+
+def _columns(path: Path, preparation: Preparation) -> Any:
+    """Of a table's file."""
+    return read_columns(path, as_text=[own.name for own in preparation.prepared if own.kind == "category"])
 
 
 def _row_blocks(tables: list[tuple[Path, Tensor]]) -> Iterator[Block]:

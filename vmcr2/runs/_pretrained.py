@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from .._shared import UserError, atomic
+from .._shared import UserError
 from .._version import __version__
 from ..data import Preparation
 from ..inference import Confidence
@@ -20,7 +20,7 @@ from ..objectives import Objective
 from ..training import choose_device
 from ._card import model_card
 from ._config import Config
-from ._folder import MODEL_TYPE, RunFolder, read_tensors, write_tensors
+from ._folder import MODEL_TYPE, RunFolder, read_tensors, tensors_under, write_tensors, write_text
 from ._inputs import InputForm
 from ._parts import built, classifier_from
 
@@ -49,8 +49,8 @@ def save_pretrained(run: Run, path: Path, *, kept_samples: bool) -> None:
         write_tensors(folder.model, tensors, {"format": "pt"})
         if keeps:
             write_tensors(folder.kept_samples, run.kept.tensors())
-        _write(path / _CARD, model_card(run, keeps_samples=keeps))
-        _write(folder.config, config)  # last: a folder without it is not a model
+        write_text(path / _CARD, model_card(run, keeps_samples=keeps), "utf-8")
+        write_text(folder.config, config, "utf-8")  # last: a folder without it is not a model
     except OSError as error:
         raise UserError(f"cannot write to {path}: {error.strerror or error}") from error
 
@@ -142,11 +142,6 @@ def _check_free(path: Path) -> None:
         raise UserError(f"{path} is not empty, and nothing is overwritten: name a new or an empty folder")
 
 
-def _write(path: Path, text: str) -> None:
-    with atomic(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-
-
 def _read_config(folder: RunFolder) -> dict[str, Any]:
     path = folder.path
     if not path.is_dir():
@@ -176,14 +171,14 @@ def _read_config(folder: RunFolder) -> dict[str, Any]:
 def _fill(network: nn.Module, objective: Objective, tensors: Mapping[str, Tensor], folder: RunFolder) -> None:
     for part, prefix in ((network, "network."), (objective.module, "objective.")):
         try:
-            part.load_state_dict(_under(prefix, tensors))
+            part.load_state_dict(tensors_under(prefix, tensors))
         except RuntimeError as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             raise UserError(f"{folder.model} does not fit its config.json: {' '.join(lines[1:2] or lines)}") from error
 
 
 def _subspaces(tensors: Mapping[str, Tensor], classes: int, dim: int, folder: RunFolder) -> Iterable[Tensor]:
-    found = _under("subspaces.", tensors)
+    found = tensors_under("subspaces.", tensors)
     bases, energies = found.get("bases"), found.get("energies")
     if bases is None or energies is None or bases.ndim != 3 or bases.shape[:2] != (classes, dim):
         shape = "none" if bases is None else "×".join(map(str, bases.shape))
@@ -195,14 +190,10 @@ def _subspaces(tensors: Mapping[str, Tensor], classes: int, dim: int, folder: Ru
 
 
 def _confidence(tensors: Mapping[str, Tensor], run: Run, origin: str) -> Confidence:
-    found = _under("calibration.", tensors)
+    found = tensors_under("calibration.", tensors)
     novelty_by = run.readout_by(run.readout).novelty_by
     for name in (f"temperature.{run.readout}", f"novelty.{novelty_by}"):
         if name not in found:
             file = RunFolder(run.folder).model
             raise UserError(f"{file} does not fit its config.json: it has no calibration.{name}")
     return Confidence.from_tensors(found, origin)
-
-
-def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

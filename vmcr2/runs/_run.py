@@ -125,8 +125,6 @@ class Run:
 
     def neighbors(self, inputs: Any, count: int = 5) -> Neighbors:
         """The nearest training samples of each sample, among those that the run has kept."""
-        if count < 1:
-            raise UserError(f"count must be at least 1, got {count}")
         return self.kept.nearest(self.features(inputs), count, self.class_names)
 
     @cached_property
@@ -197,8 +195,8 @@ class Run:
 
     @property
     def _novelty_by(self) -> str:
-        """Cross-entropy alone leaves features without subspaces of their own."""
-        return SUBSPACE if self.readout == SUBSPACE or self.config.objective.separates else HEAD
+        """What the novelty goes by, "head" or "subspace"."""
+        return self._readout_module.novelty_by
 
     @cached_property
     def _readout_module(self) -> Readout:
@@ -206,6 +204,7 @@ class Run:
 
     def readout_by(self, by: str) -> Readout:
         """The module that gives answers, by the head or by the subspaces."""
+        # cross-entropy alone leaves features without subspaces of their own
         novelty_by = SUBSPACE if by == SUBSPACE or self.config.objective.separates else HEAD
         temperature = self.confidence.temperatures[by] if self.confidence is not None else 1.0
         head = self.head if by == HEAD else None
