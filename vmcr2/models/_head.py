@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import cast
+
+import torch
 from torch import Tensor, nn
 
+from .._shared import fits_triton
 from ..functional import full_precision, normalize_rows, working_dtype
 
 
@@ -23,4 +27,8 @@ def reshaping_head(dim: int, width: int = 512) -> nn.Sequential:
 @full_precision
 def unit_rows(z: Tensor) -> Tensor:
     """Rows of unit length, in float32 or z's higher precision: bfloat16 rows would be wrong by up to 1/256."""
+    if fits_triton(z) and z.ndim == 2 and working_dtype(z) == torch.float32 and torch.is_grad_enabled():
+        from ._unit_kernel import UnitRows
+
+        return cast(Tensor, UnitRows.apply(z))  # type: ignore[no-untyped-call]
     return normalize_rows(z.to(working_dtype(z)))
