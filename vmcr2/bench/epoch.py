@@ -38,10 +38,6 @@ CONTENDERS = (
 )
 
 
-COMPILED: dict[str, tuple[bool, ...]] = {"mnist": (False, True)}
-"""Where a compiled network is measured too: elsewhere it was slower than the fused kernels (benchmarks/README.md)."""
-
-
 class _RandomImages(Reader):
     """Images and labels without meaning, of a data set's size; 32×32 at most, as the networks see them."""
 
@@ -123,18 +119,17 @@ def run(
     """Everything that `vmcr2 bench epoch` measures; on a CPU two batches of images, of MNIST alone, unless said."""
     results = []
     for name in data or (DATA if device.type == "cuda" else DATA[:1]):
-        for with_compile in COMPILED.get(name, (False,)) if device.type == "cuda" else (False,):
-            for title, objective, changes in CONTENDERS:
-                config = recipe(name, objective=objective, compile="yes" if with_compile else "no")
-                config = config.replace(device=device.type, epochs=10**6, **changes)
-                count = images or (None if device.type == "cuda" else 2 * config.optim.batch_size)
-                say(f"{name}, {title}{', compiled' if with_compile else ''}: {count or 'all'} images an epoch")
-                row: dict[str, Any] = {"data": name, "contender": title, "compiled": with_compile}
-                try:
-                    row |= measure(config, source_of(name, count), epochs=epochs, device=device)
-                except RuntimeError as error:  # out of memory: the others go on
-                    row["failed"] = sentence(error)
-                results.append(row)
+        for title, objective, changes in CONTENDERS:
+            config = recipe(name, objective=objective)
+            config = config.replace(device=device.type, epochs=10**6, **changes)
+            count = images or (None if device.type == "cuda" else 2 * config.optim.batch_size)
+            say(f"{name}, {title}: {count or 'all'} images an epoch")
+            row: dict[str, Any] = {"data": name, "contender": title, "compiled": False}
+            try:
+                row |= measure(config, source_of(name, count), epochs=epochs, device=device)
+            except RuntimeError as error:  # out of memory: the others go on
+                row["failed"] = sentence(error)
+            results.append(row)
     return {"benchmark": "epoch", "environment": environment(device), "results": results}
 
 
