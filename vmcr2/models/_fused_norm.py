@@ -9,15 +9,17 @@ from torch import Tensor, nn
 from torch.nn.functional import max_pool2d, relu
 
 from .._shared import fits_triton
-from . import _norm_passes as passes
+from ._norm_passes import CHANNELS, Norm, Upstream, backward_pass, normalised, statistics
+from ._pool_passes import pool_backward_pass, pooled
+from ._small_norm_passes import is_small, small_backward_pass, small_forward_pass
 
 
-def norm_relu(norm: passes.Norm, x: Tensor, residual: Tensor | None = None) -> Tensor:
+def norm_relu(norm: Norm, x: Tensor, residual: Tensor | None = None) -> Tensor:
     """relu(norm(x) + residual)."""
     return norm_relu_twice(norm, x, residual)[0]
 
 
-def norm_relu_twice(norm: passes.Norm, x: Tensor, residual: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def norm_relu_twice(norm: Norm, x: Tensor, residual: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """relu(norm(x) + residual) for two readers: the kernels add up their gradients, autograd need not."""
     if fusable(norm, x):
         y, again = _apply(norm, x, Wanted(twice=True), residual=residual)
@@ -27,7 +29,7 @@ def norm_relu_twice(norm: passes.Norm, x: Tensor, residual: Tensor | None = None
     return y, y
 
 
-def add_norm_relu(norm: passes.Norm, a: Tensor, b: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+def add_norm_relu(norm: Norm, a: Tensor, b: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """x = a + b, and relu(norm(x)) for two readers. One pass adds and sums up; x's gradient is added in the kernels.
 
     ``a`` may be overwritten by x.
@@ -41,7 +43,7 @@ def add_norm_relu(norm: passes.Norm, a: Tensor, b: Tensor | None = None) -> tupl
     return a, y, y
 
 
-def norm_alone(norm: passes.Norm, x: Tensor) -> Tensor:
+def norm_alone(norm: Norm, x: Tensor) -> Tensor:
     """norm(x)."""
     if fusable(norm, x):
         return _apply(norm, x, Wanted(rectify=False))[0]
@@ -55,7 +57,7 @@ def norm_relu_pool(norm: nn.BatchNorm2d, x: Tensor) -> Tensor:
     return max_pool2d(relu(norm(x)), kernel_size=3, stride=2, padding=1)
 
 
-def fusable(norm: passes.Norm, x: Tensor) -> bool:
+def fusable(norm: Norm, x: Tensor) -> bool:
     """Whether the kernels apply: training on a GPU, channels last, 2ⁿ channels, statistics as torch keeps them."""
     channels = x.shape[1]
     return (
@@ -65,7 +67,7 @@ def fusable(norm: passes.Norm, x: Tensor) -> bool:
         and norm.affine
         and norm.track_running_stats
         and norm.momentum is not None
-        and channels >= passes.CHANNELS
+        and channels >= CHANNELS
         and channels & (channels - 1) == 0
         and x.numel() > channels  # a single row has no variance, and torch says so
         and _is_dense(x)
@@ -98,7 +100,7 @@ class Wanted(NamedTuple):
 
 
 def _apply(
-    norm: passes.Norm, x: Tensor, wanted: Wanted, *, addend: Tensor | None = None, residual: Tensor | None = None
+    norm: Norm, x: Tensor, wanted: Wanted, *, addend: Tensor | None = None, residual: Tensor | None = None
 ) -> tuple[Tensor, ...]:
     addend, residual = (None if other is None else _dense(other, x) for other in (addend, residual))
     applied = FusedNorm.apply(x, addend, residual, norm.weight, norm.bias, norm, wanted)  # type: ignore[no-untyped-call]
@@ -119,16 +121,19 @@ class FusedNorm(torch.autograd.Function):
         residual: Tensor | None,
         weight: Tensor,
         bias: Tensor,
-        norm: passes.Norm,
+        norm: Norm,
         wanted: Wanted,
     ) -> tuple[Tensor, ...]:
         """Returns what is wanted, y first, and updates the running statistics."""
         taken = None
-        if wanted.pool:
-            total, table = passes.statistics(x, addend, norm)
-            y, taken = passes.pooled(total, table)
+        if is_small(x) and not wanted.pool:
+            total, y, table = small_forward_pass(x, addend, residual, norm, wanted.rectify)
         else:
-            total, y, table = passes.forward_pass(x, addend, residual, norm, wanted.rectify)
+            total, table = statistics(x, addend, norm)
+            if wanted.pool:
+                y, taken = pooled(total, table)
+            else:
+                y = normalised(total, residual, table, wanted.rectify)
         mask = y if residual is not None and wanted.rectify else None
         ctx.save_for_backward(total, mask, table, taken)
         ctx.set_materialize_grads(False)
@@ -145,28 +150,23 @@ class FusedNorm(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         """At most two passes: first the sums over samples, then the gradients of x and of the residual."""
         x, mask, table, taken = ctx.saved_tensors
-        readers, skip = _sorted(gradients, ctx.wanted, x)
+        upstream = _upstream(gradients, ctx.wanted, x if taken is None else taken, x)
+        flags = {"rectify": ctx.wanted.rectify, "with_residual": ctx.with_residual}
         if taken is not None:
-            found = passes.pool_backward_pass(readers[0], x, taken, table, ctx.norm)
+            found = pool_backward_pass(upstream.first, x, taken, table, ctx.norm)
+        elif is_small(x):
+            found = small_backward_pass(upstream, x, mask, table, **flags)
         else:
-            found = passes.backward_pass(
-                readers[0],
-                readers[1] if len(readers) > 1 else None,
-                skip,
-                x,
-                mask,
-                table,
-                ctx.norm,
-                rectify=ctx.wanted.rectify,
-                with_residual=ctx.with_residual,
-            )
+            found = backward_pass(upstream, x, mask, table, ctx.norm, **flags)
         by_addend = found.x if ctx.with_addend else None
         return found.x, by_addend, found.residual, found.weight, found.bias, None, None
 
 
-def _sorted(gradients: tuple[Tensor | None, ...], wanted: Wanted, x: Tensor) -> tuple[list[Tensor], Tensor | None]:
-    """The gradients of y from its readers, at least one; and that of the normalised tensor itself, if it has one."""
+def _upstream(gradients: tuple[Tensor | None, ...], wanted: Wanted, y: Tensor, x: Tensor) -> Upstream:
+    """The gradients sorted by what they are of. Of y, which has this tensor's shape, there is at least one."""
     skip = gradients[-1] if wanted.total else None
     of_y = gradients[:-1] if wanted.total else gradients
     readers = [_dense(gradient, x) for gradient in of_y if gradient is not None]
-    return readers or [torch.zeros_like(x)], None if skip is None else _dense(skip, x)
+    first = readers[0] if readers else torch.zeros_like(y, dtype=x.dtype)
+    second = readers[1] if len(readers) > 1 else None
+    return Upstream(first, second, None if skip is None else _dense(skip, x))
