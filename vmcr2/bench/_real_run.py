@@ -31,21 +31,22 @@ class _Stop(Callback):
 
     def __init__(self, epochs: int) -> None:
         self._epochs = epochs
+        self.notes: list[str] = []
 
     def epoch(self, record: dict[str, Any]) -> bool:
         return bool(record["epoch"] >= self._epochs)
 
     def note(self, text: str) -> None:
-        """Nothing: that random images cannot be learned is known."""
+        self.notes.append(text)
 
 
 def measure(objective: str, source: Source, device: torch.device, epochs: int) -> dict[str, Any]:
     """The speed of a run in a folder that is removed afterwards."""
     config = recipe(DATA, objective=objective, device=device.type, calibration_share=0.0, log_every=1)
-    before = allocated(device)
+    before, stop = allocated(device), _Stop(epochs)
     with tempfile.TemporaryDirectory() as place:
         folder = RunFolder(Path(place) / "run")
-        run = fit(config, out=folder.path, source=source, callbacks=[_Stop(epochs)], for_report=False)
+        run = fit(config, out=folder.path, source=source, callbacks=[stop], for_report=False)
         lines = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
     speeds = [line["images_per_second"] for line in lines[1:]]
     return {
@@ -54,6 +55,7 @@ def measure(objective: str, source: Source, device: torch.device, epochs: int) -
         "fastest": max(speeds),
         "epochs": len(speeds),
         "train_images": run.summary["train_images"],
+        "notes": stop.notes,
         "peak_mib": peak_mib(device, before),
     }
 
