@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 import triton
 import triton.language as tl
+from torch.autograd.function import once_differentiable
 
 _TINY = torch.finfo(torch.float32).tiny
 
@@ -54,6 +55,7 @@ class UnitRows(torch.autograd.Function):
         return y
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, gradient):
         """The gradient in the type of x."""
         y, lengths = ctx.saved_tensors
