@@ -115,7 +115,7 @@ def test_rooms_import_few_libraries(room: str) -> None:
 def test_functional_imports_torch_and_nothing_else() -> None:
     """Triton comes with torch. Only the module of kernels imports it, and that only on a GPU."""
     assert across("functional") == []
-    assert {found.path.name for found in of_room("functional") if found.module.startswith("triton")} == {
+    assert {found.file.name for found in of_room("functional") if found.module.startswith("triton")} == {
         "_inverse_kernels.py"
     }
 
