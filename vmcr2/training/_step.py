@@ -97,8 +97,13 @@ class Step:
 
     def featurize(self, index: Tensor, draw: Tensor) -> Tensor:
         """Augment and embed."""
+        if self.half is None:
+            return cast(Tensor, self.network(self.numerics.cast(self.samples.training_batch(index, draw))))
+        with Aside(index) as casting:
+            self.half.refresh()
         x = self.numerics.cast(self.samples.training_batch(index, draw))
-        return self.half(x) if self.half is not None else cast(Tensor, self.network(x))
+        casting.join()
+        return self.half(x)
 
     def take(self, index: Tensor, following: Tensor, *, foreseen: bool = False) -> None:
         """The batch of the next step, and the one after it, to look ahead to.
