@@ -90,7 +90,7 @@ def test_a_crop_keeps_the_middle_in_the_shape_s_proportions() -> None:
         (np.zeros(8, dtype=np.uint8), "must be 1×8×8 as in training, got the shape 8"),
         ([], "the list is empty"),
         ([[0]], "pictures can be paths, .*; got int"),
-        ({"a": 1}, "pictures can be paths, .*; got dict"),
+        ({"a": 1}, "pictures can be paths, .*; got a dict with a, and"),
         ("https://example.org/a.png", "it is an address, .*: download it first"),
         ("nowhere.png", r"nowhere\.png \(it does not exist: correct the path\)"),
     ],

@@ -149,7 +149,8 @@ class _Reading:
 
     def __init__(self, run: Run, inputs: list[Path]) -> None:
         notes: list[str] = []
-        self.total, self._blocks = run.form.blocks(inputs, notes)
+        with Console(stderr=True).status("reading"):  # tables are read here; shown on a terminal alone
+            self.total, self._blocks = run.form.blocks(inputs, notes)
         self.unreadable: list[tuple[str, str]] = []
         self.done = 0
         for note in notes:
@@ -198,7 +199,7 @@ def _columns(run: Run, names: list[str], answers: Answers, threshold: float | No
         "second": second,
         "second_probability": probability(next_best),
         "residual": _rounded(answers.residuals.gather(1, answers.labels[:, None])[:, 0]),
-        "novelty": _rounded(answers.novelty),
+        "novelty": _rounded(answers.novelty) if run.has_novelty else nothing,
     }
 
 

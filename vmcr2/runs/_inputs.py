@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -21,6 +21,7 @@ from ..data import (
     Form,
     Preparation,
     Split,
+    is_pillow,
     new_picture_parts,
     picture_blocks,
     picture_files,
@@ -70,11 +71,27 @@ class InputForm:
     def _parts(self, inputs: Any) -> Iterator[Tensor]:
         if isinstance(inputs, DataLoader):
             for batch in inputs:
-                yield from self._parts(batch[0] if isinstance(batch, list | tuple) else batch)
+                yield from self._parts(self._without_labels(batch))
         elif self.is_pictures:
             yield from new_picture_parts(inputs, self.pictures)
         else:
             yield self.rows(inputs)
+
+    def _without_labels(self, batch: Any) -> Any:
+        """The samples of a loader's batch: of a list the first part, unless it is a list of samples.
+
+        Loaders of paths, and those with a ``collate_fn`` of their own, give lists of samples.
+        """
+        if not isinstance(batch, list | tuple) or not batch:
+            return batch
+        are_samples = len(set(map(type, batch))) == 1 and all(map(self._is_one, batch))
+        return batch if are_samples and len(batch) > 1 else batch[0]
+
+    def _is_one(self, given: Any) -> bool:
+        """Whether it is one sample, not several or something else."""
+        if isinstance(given, Tensor | np.ndarray):
+            return tuple(given.shape) == self.shape
+        return isinstance(given, str | os.PathLike | Mapping) or is_pillow(given)
 
     def rows(self, rows: Any) -> Tensor:
         """Rows as the network sees them, float32 (n, columns)."""
@@ -119,7 +136,9 @@ class InputForm:
                 unreadable.append((str(path), str(error)))
         nothing = torch.empty(0, *self.shape)
         first = [Block([], nothing, unreadable)] if unreadable else []
-        return sum(len(rows) for _, rows in tables) + len(unreadable), chain(first, _row_blocks(tables))
+        return sum(len(rows) for _, rows in tables) + len(unreadable), chain(
+            first, _row_blocks(tables, named=len(paths) > 1)
+        )
 
     def _prepared(self, path: Path, notes: list[str]) -> Tensor:
         if self.preparation is None:
@@ -132,10 +151,10 @@ def _columns(path: Path, preparation: Preparation) -> Any:
     return read_columns(path, as_text=[own.name for own in preparation.prepared if own.kind == "category"])
 
 
-def _row_blocks(tables: list[tuple[Path, Tensor]]) -> Iterator[Block]:
-    """Rows are named by their numbers from 1 on; of several files, with the file before it."""
+def _row_blocks(tables: list[tuple[Path, Tensor]], *, named: bool) -> Iterator[Block]:
+    """Rows are called by their numbers from 1 on; ``named`` with their file before it."""
     for path, rows in tables:
-        before = f"{path}:" if len(tables) > 1 else ""
+        before = f"{path}:" if named else ""
         for start in range(0, len(rows), _ROWS):
             part = rows[start : start + _ROWS]
             yield Block([f"{before}{start + at + 1}" for at in range(len(part))], part, [])
