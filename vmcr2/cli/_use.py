@@ -138,7 +138,7 @@ def neighbors(
                 typer.echo(f"{name}: " + ", ".join(f"{kind} {cosine:.3f} (#{place})" for kind, cosine, place in pairs))
         if out is not None and not drawn:
             drawn = min(_SHOWN, len(block.names))
-            write_sheet(out, block.inputs[:drawn], found.first(drawn))
+            write_sheet(out, block.inputs[:drawn], found.part(slice(drawn)))
     if out is not None:
         typer.echo(f"{out}: the first {drawn} of {reading.total:,}", err=True)
     reading.finish(None)
