@@ -15,7 +15,7 @@ from command_line import in_process
 from picture_folders import Image, write_split
 from seeds import SEED
 
-from vmcr2.data import Split, open_data
+from vmcr2.data import Block, Split, open_data
 from vmcr2.runs import Run, fit, load_run, recipe
 
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -84,6 +84,24 @@ def test_the_three_formats_say_the_same(run: Run, place: Path) -> None:
         assert list(frame["input"]) == list(first["input"])
         assert np.allclose(frame["probability"], first["probability"])
     assert "refused" not in first.columns
+
+
+def test_a_first_block_that_is_refused_whole(run: Run, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each picture is a block of its own here, and the first one is the most foreign."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    blocks = run.form.blocks
+
+    def one_by_one(paths: Any, notes: list[str]) -> tuple[int, Iterator[Block]]:
+        total, found = blocks(paths, notes)
+        return total, (Block([name], own[None], []) for block in found for name, own in zip(*block[:2], strict=True))
+
+    monkeypatch.setattr(type(run.form), "blocks", lambda self, paths, notes: one_by_one(paths, notes))
+    paths = [str(path) for path in sorted((place / "new").rglob("*.png")) if path.name != "broken.png"]
+    order = run.novelty(paths).argsort(descending=True).tolist()
+    foreign, usual = paths[order[0]], paths[order[-1]]
+    said = in_process("predict", str(run.folder), foreign, usual, "--refuse", "0.5", "-o", "a.parquet")
+    assert said.code == 0, said.err
+    assert parquet.read_table("a.parquet")["class"].to_pylist() == [None, *run.predict(usual)]
 
 
 def test_on_the_screen(run: Run, place: Path) -> None:

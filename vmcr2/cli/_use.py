@@ -69,7 +69,7 @@ def predict(
     if out is None:
         _show(columns)
     else:
-        with rows_file(out) as write:
+        with rows_file(out, texts=("class",)) as write:  # a block of refused samples has none
             for rows in columns:
                 write(rows)
     reading.finish(out)
