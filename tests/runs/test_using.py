@@ -125,6 +125,26 @@ def test_a_loader_s_lists_of_samples_are_all_answered(run: Run, images: torch.Te
     assert torch.allclose(run.features(DataLoader(TensorDataset(few), batch_size=None)), expected, atol=1e-6)
 
 
+def test_samples_that_come_one_by_one_go_through_the_network_together(
+    run: Run, images: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    hook = run.model.register_forward_pre_hook(lambda module, given: sizes.append(len(given[0])))
+    pictures = [Image.fromarray(pixels) for pixels in images[:50, 0].numpy()]
+    try:
+        expected = run.features(images[:50])
+        for given in (pictures, list(images[:50].numpy()), DataLoader(TensorDataset(images[:50]), batch_size=1)):
+            sizes.clear()
+            assert torch.allclose(run.features(given), expected, atol=1e-6)
+            assert sizes == [50]
+        monkeypatch.setattr("vmcr2.runs._inputs._TOGETHER", 20)
+        sizes.clear()
+        assert torch.allclose(run.features(pictures), expected, atol=1e-6)
+        assert sizes == [20, 20, 10]  # in bounded memory
+    finally:
+        hook.remove()
+
+
 def test_a_loader_of_dicts_says_where_pictures_must_be(run: Run, images: torch.Tensor) -> None:
     loader = DataLoader([{"pixels": one, "label": 0} for one in images[:2]])  # type: ignore[arg-type]
     with pytest.raises(DataError, match="got a dict with pixels, label, and the pictures must be under 'image'"):

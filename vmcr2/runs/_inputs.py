@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -32,6 +32,7 @@ from ._config import Config
 from ._samples import samples_of
 
 _ROWS = 10_000
+_TOGETHER = 1000  # samples that go through the network in one call, if they come one by one
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class InputForm:
 
         In several parts, so that many pictures need not be in memory at the same time.
         """
-        parts = (part for part in self._parts(inputs) if len(part))
+        parts = _joined(part for part in self._parts(inputs) if len(part))
         first = next(parts, None)
         if first is None:
             raise UserError("there are no samples to look at")
@@ -144,6 +145,18 @@ class InputForm:
         if self.preparation is None:
             raise DataError("this run keeps no preparation.json, so it cannot read tables: use it in Python")
         return torch.from_numpy(self.preparation.transform(_columns(path, self.preparation), notes))
+
+
+def _joined(parts: Iterable[Tensor]) -> Iterator[Tensor]:
+    """The same samples in parts of at least 1,000: a list of pictures, and many loaders, give them one by one."""
+    held: list[Tensor] = []
+    for part in parts:
+        held.append(part)
+        if sum(map(len, held)) >= _TOGETHER:
+            yield torch.cat(held) if len(held) > 1 else part
+            held = []
+    if held:
+        yield torch.cat(held)
 
 
 def _columns(path: Path, preparation: Preparation) -> Any:
