@@ -137,6 +137,21 @@ def test_links_are_named(tmp_path: Path, gradient: Image.Image) -> None:
     assert len(picture_files([tmp_path / "in" / "link.png"]).paths) == 1  # by itself it is wanted
 
 
+def test_a_link_that_is_no_picture_is_nobody_s_problem(tmp_path: Path, gradient: Image.Image) -> None:
+    gradient.save(tmp_path / "a.png")
+    (tmp_path / "debug.log").symlink_to("nowhere")
+    assert picture_files([tmp_path]) == ([str(tmp_path / "a.png")], [])
+    (tmp_path / "b.png").symlink_to("nowhere")
+    assert [name for name, _ in picture_files([tmp_path]).unreadable] == [str(tmp_path / "b.png")]
+
+
+def test_a_broken_picture_is_said_to_be_broken(tmp_path: Path, gradient: Image.Image) -> None:
+    gradient.convert("L").save(tmp_path / "a.jpg")
+    (tmp_path / "a.jpg").write_bytes((tmp_path / "a.jpg").read_bytes()[:60])
+    with pytest.raises(DataError, match=r"a\.jpg \(it is broken: "):
+        new_pictures(tmp_path / "a.jpg", GREY)
+
+
 def test_many_pictures_come_in_order_from_all_cores(tmp_path: Path) -> None:
     for shade in range(250):
         Image.new("L", (8, 8), shade).save(tmp_path / f"{shade}.png")

@@ -21,7 +21,7 @@ from ._errors import DataError
 from ._from_arrays import channels_first
 from ._natural import natural_path
 from ._pixels import as_bytes
-from ._walk import Walk, shown
+from ._walk import Walk, is_picture_name, shown
 from ._workers import decoded, decoding_task
 
 _BLOCK = 1000
@@ -106,8 +106,9 @@ def _list_folder(place: Path, files: Files) -> None:
     found = sorted((one.path for one in walk.all_below("")), key=natural_path)
     files.paths.extend(str(place / path) for path in found)
     linked = "it is a link that leads out of the folder, or to nothing: name it by itself"
-    files.unreadable.extend((str(place / path), linked) for path in walk.links)
-    if not found and not walk.links:
+    links = [path for path in walk.links if is_picture_name(path) or (place / path).is_dir()]
+    files.unreadable.extend((str(place / path), linked) for path in links)
+    if not found and not links:
         files.unreadable.append((str(place), "the folder has no pictures"))
 
 
