@@ -20,6 +20,8 @@ BEAT_SECONDS = 10
 """How often a worker says that it is alive."""
 GRACE_SECONDS = 60
 """After so long without a word the worker counts as dead, and another one takes its trials."""
+DATABASE_ERRORS = (SQLAlchemyError, optuna.exceptions.StorageInternalError)
+"""What a database that does not answer raises."""
 _EXAMPLES = "sqlite:////folder/search.db or postgresql://user:password@host/name"
 _TRIES = 8
 _BUSY_SECONDS = 60.0

@@ -56,7 +56,7 @@ class Slot(NamedTuple):
         return f"{self.deaths} workers died at it" if self.deaths >= MOST_DEATHS else None
 
     @property
-    def open(self) -> bool:
+    def needs_attempt(self) -> bool:
         """Whether it needs another attempt."""
         return self.last.state == TrialState.FAIL and self.lost is None
 

@@ -144,6 +144,23 @@ class Space:
         return own.with_settings([f"{name}={text}" for name, text in texts.items() if name != OBJECTIVE])
 
 
+def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    """What differs between two searches, in words.
+
+    >>> differences({"space": {"lr": "0.1:1"}}, {"space": {"lr": "0.1:2"}})
+    'lr is 0.1:1 there and 0.1:2 here'
+    """
+    found = []
+    for part in sorted(there.keys() | here.keys()):
+        old, new = there.get(part, {}), here.get(part, {})
+        if not isinstance(old, dict) or not isinstance(new, dict):
+            old, new = {part: old}, {part: new}
+        for name in sorted(old.keys() | new.keys()):
+            if old.get(name) != new.get(name):
+                found.append(f"{name} is {old.get(name, 'not set')} there and {new.get(name, 'not set')} here")
+    return "; ".join(found)
+
+
 def _number_kind(name: str) -> type[int] | type[float]:
     kinds = typing.get_args(ALL_SETTINGS[name].kind) or (ALL_SETTINGS[name].kind,) if name in ALL_SETTINGS else ()
     for kind in (float, int):
