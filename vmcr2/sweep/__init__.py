@@ -1,8 +1,8 @@
 """Many short runs by one command: a grid, or a search that several machines share. Held-out images compare them."""
 
-from ._points import Point as Point, changes as changes, grid as grid, read_axes as read_axes
 from ._best import best_runs as best_runs, is_sweep as is_sweep
 from ._objective_axis import OBJECTIVE as OBJECTIVE, acts_with as acts_with
+from ._points import Point as Point, changes as changes, grid as grid, read_axes as read_axes
 from ._results import Results as Results, sole_user as sole_user
 from ._runs import Job as Job, Outcome as Outcome, Runner as Runner, prune as prune
 from ._search import STUDY as STUDY, search as search

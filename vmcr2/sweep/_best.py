@@ -12,10 +12,10 @@ from ._table import score
 def best_runs(out: Path, most: int) -> tuple[list[Path], int]:
     """The folders of the best ``most`` runs, best first, and how many runs have a line.
 
-    Runs that a search stopped early come after those that ended, and those that failed come last.
+    Runs that a search stopped early come after those that ended. Those that failed have nothing to show.
     """
     results = Results(out)
-    lines = {record["id"]: record for record in results.all()}  # the last line of a point counts
+    lines = {record["id"]: record for record in results.all() if "failed" not in record}  # the last line counts
     folders = [out / str(record.get("folder")) for record in sorted(lines.values(), key=_order)]
     there = [folder for folder in folders if (folder / "config.json").exists()]
     if not there:
@@ -28,6 +28,5 @@ def is_sweep(path: Path) -> bool:
     return Results(path).path.is_file() and not (path / "config.json").exists()
 
 
-def _order(record: Record) -> tuple[bool, bool, float]:
-    failed = "failed" in record
-    return failed, bool(record.get("pruned")), 0.0 if failed else -score(record)
+def _order(record: Record) -> tuple[bool, float]:
+    return bool(record.get("pruned")), -score(record)

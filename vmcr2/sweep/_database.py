@@ -63,7 +63,9 @@ def _parsed(url: str) -> sqlalchemy.URL:
     except ImportError as error:
         raise UserError(f"--storage {_shown(parsed)} needs a driver for Python: {error}; pip install it") from error
     if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
-        raise UserError(f"--storage {url} is a database in memory, which only one process sees: name a file, {_EXAMPLES}")
+        raise UserError(
+            f"--storage {url} is a database in memory, which only one process sees: name a file, {_EXAMPLES}"
+        )
     return parsed
 
 

@@ -80,8 +80,8 @@ def grid(
 
     ``config_of`` makes a configuration of ``key=value`` texts; by default they are changes of ``base``. A recipe by the
     rule derives other values from them. ``objective`` may be an axis: each objective then has its own recipe, and
-    settings that only others have are left out at its points. Without a hold-out, one is set: 5000 images of the large data sets, about a
-    fifth of a small one.
+    settings that only others have are left out at its points. Without a hold-out, one is set: 5000 images of the large
+    data sets, about a fifth of a small one.
 
     >>> from vmcr2.runs import recipe
     >>> points = grid(recipe("digits"), {"lr": [0.1, 0.3], "seed": [0, 1]})

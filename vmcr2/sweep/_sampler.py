@@ -1,4 +1,4 @@
-"""Where a search draws its values from: Optuna's TPE, seeded by the number of the trial."""
+"""Where a search draws its values from: Optuna's TPE, seeded by the place of the trial in the search."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from optuna.samplers import BaseSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
 from ._database import quiet
+from ._slots import ROOT
 
 
 class SeededSampler(BaseSampler):
-    """TPE whose draws depend on the number of the trial and on what is known, not on who draws: workers that start at
-    the same moment draw different values, and a search can be repeated."""
+    """TPE whose draws depend on how many were drawn before and on what is known, not on who draws.
+
+    So workers that start at the same moment draw different values, and a search can be repeated.
+    """
 
     def __init__(self) -> None:
         self._inner = self._seeded(0)
@@ -28,7 +31,9 @@ class SeededSampler(BaseSampler):
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
         """Start the draws of this trial."""
-        self._inner = self._seeded(trial.number)
+        others = study.get_trials(deepcopy=False)
+        # what is tried again is not drawn
+        self._inner = self._seeded(sum(t.number < trial.number and ROOT not in t.user_attrs for t in others))
         self._inner.before_trial(study, trial)
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:

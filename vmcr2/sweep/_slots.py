@@ -70,6 +70,6 @@ def slots(trials: Sequence[FrozenTrial], most: int) -> list[Slot]:
         root = int(trial.user_attrs.get(ROOT, trial.number))
         # of two workers that both start the same attempt, the lower number stays
         found.setdefault(root, {}).setdefault(int(trial.user_attrs.get(ATTEMPT, 0)), trial)
-    return [
-        Slot(root, [attempts[number] for number in sorted(attempts)]) for root, attempts in sorted(found.items())
-    ][:most]
+    return [Slot(root, [attempts[number] for number in sorted(attempts)]) for root, attempts in sorted(found.items())][
+        :most
+    ]

@@ -80,7 +80,9 @@ class Space:
             if isinstance(axis, Range):
                 self.axes[name] = _checked(name, axis)
             else:
-                self.axes[name] = list(dict.fromkeys(value if isinstance(value, str) else shown(value) for value in axis))
+                self.axes[name] = list(
+                    dict.fromkeys(value if isinstance(value, str) else shown(value) for value in axis)
+                )
         chosen = self.axes.get(OBJECTIVE, [])
         self.objectives = chosen if isinstance(chosen, list) else []
 
@@ -94,13 +96,13 @@ class Space:
     def corners(self) -> Iterator[Point]:
         """Points that use every value of every choice, and both ends of every range: a mistake shows at one of them."""
         longest = max(len(axis) if isinstance(axis, list) else 2 for axis in self.axes.values())
-        for objective in self.objectives or [None]:
+        for objective in self.objectives or [""]:
             for turn in range(longest):
                 values = {
                     name: axis[turn % len(axis)] if isinstance(axis, list) else (axis.low, axis.high)[turn % 2]
                     for name, axis in self.axes.items()
                 }
-                if objective is not None:
+                if objective:
                     values[OBJECTIVE] = objective
                 yield self.point(values)
 

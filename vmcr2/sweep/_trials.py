@@ -1,4 +1,4 @@
-"""Makes the run of one trial, and stops it early if it is worse than others were at the same time. It imports Optuna."""
+"""Makes the run of one trial, and stops it early if others were better by then. It imports Optuna."""
 
 from __future__ import annotations
 
