@@ -17,10 +17,23 @@ import torch
 
 import vmcr2
 from vmcr2.data import Source
-from vmcr2.runs import Config, UserError, fit, recipe
-from vmcr2.sweep import Range, _runs as runs, _search as module, grid, rank, read_ranges, search, sweep, winner
+from vmcr2.runs import Config, RunFolder, UserError, fit, recipe
+from vmcr2.sweep import (
+    Range,
+    _runs as runs,
+    _search as module,
+    grid,
+    rank,
+    read_ranges,
+    search,
+    sweep,
+    table,
+    winner,
+)
 
 optuna = pytest.importorskip("optuna")
+
+from vmcr2.sweep import _trials  # noqa: E402
 
 ROOT = Path(vmcr2.__file__).parent.parent
 TINY: dict[str, Any] = {"epochs": 2, "eval_every": 0, "hidden": (32,)}
@@ -116,8 +129,9 @@ def test_another_objective_has_its_own_recipe_and_settings(tmp_path: Path) -> No
 
 
 def test_a_search_finds_the_better_end(tmp_path: Path) -> None:
-    """Rates from 1e-6 to 1: up to 1e-3 two epochs of cross-entropy learn next to nothing."""
-    done = search(tiny(objective="ce"), {"lr": Range(1e-6, 1, True)}, tmp_path / "s", trials=24, prune=False)
+    """Up to 1e-3 three epochs of cross-entropy learn next to nothing. Of five seeds each drew all 12 above that."""
+    base = tiny(objective="ce", epochs=3, readout="head")
+    done = search(base, {"lr": Range(1e-6, 1, True)}, tmp_path / "s", trials=24, prune=False)
     rates = [record["point"]["lr"] for record in done.lines]
     assert sum(rate > 1e-3 for rate in rates[12:]) > 8, "TPE goes where it was good; by chance it is half"
     found = winner(done.points, done.records)
@@ -125,26 +139,52 @@ def test_a_search_finds_the_better_end(tmp_path: Path) -> None:
     assert found.config.optim.lr > 1e-3
 
 
-def test_a_run_that_is_worse_than_the_median_is_stopped(tmp_path: Path) -> None:
-    """Rates from 1e-7 to 1, of which the small ones learn nothing: five come to their end, then bad ones do not."""
-    base = tiny(objective="ce", epochs=10, eval_every=1000)
-    done = search(base, {"lr": Range(1e-7, 1, True)}, tmp_path / "s", trials=12)
-    early = [record for record in done.lines if record.get("pruned")]
-    assert early
+def reported(out: Path) -> list[dict[int, float]]:
+    return [trial.intermediate_values for trial in trials_in(f"sqlite:///{out}/search.db")]
+
+
+def test_what_is_measured_on_the_way_is_told_to_the_database(tmp_path: Path) -> None:
+    """Also where the settings measure less often than trials are compared."""
+    done = search(tiny(epochs=20, eval_every=1000), SPACE, tmp_path / "s", trials=2)
+    for record, values in zip(done.lines, reported(tmp_path / "s"), strict=True):
+        metrics = RunFolder(tmp_path / "s" / record["folder"]).read_metrics()
+        measured = {line["epoch"]: line["holdout_accuracy"] for line in metrics if "holdout_accuracy" in line}
+        assert values == {epoch // 2: accuracy for epoch, accuracy in measured.items()}
+        assert list(values) == list(range(1, 10))
+
+
+def test_a_run_that_is_worse_than_the_median_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five come to their end; of those that follow, a bad one, a good one and a bad one, the bad ones do not."""
+    seen: dict[float, float] = {}
+    accuracies = iter([0.9] * 5 + [0.1, 0.95, 0.1])
+
+    def told(config: Config, record: dict[str, Any]) -> float:
+        rate = config.optim.lr
+        return seen[rate] if rate in seen else seen.setdefault(rate, next(accuracies))
+
+    monkeypatch.setattr(_trials, "held_out_accuracy", told)
+    base = tiny(objective="ce", epochs=10)
+    done = search(base, {"lr": Range(1e-3, 1, True)}, tmp_path / "s", trials=8)
+    early = [done.lines[5], done.lines[7]]
+    assert [record for record in done.lines if record.get("pruned")] == early
+    assert [record["epochs"] for record in done.lines] == [10] * 5 + [1, 10, 1]
     assert {record["stopped_by"] for record in early} == {"callback"}
-    assert all(0 < record["epochs"] < 10 for record in early)
     rows = rank(done.points, done.records)
-    assert [bool(row.pruned) for row in rows] == [False] * (12 - len(early)) + [True] * len(early)
-    found = winner(done.points, done.records)
-    assert found is not None
-    assert not done.records[found.id].get("pruned")
-    unpruned = search(base, {"lr": Range(1e-7, 1, True)}, tmp_path / "t", trials=6, prune=False)
-    assert {record["epochs"] for record in unpruned.lines} == {10}
+    assert [row.pruned for row in rows] == [[]] * 6 + [[1]] * 2
+    assert table(rows).count("| stopped after epoch 1 |") == 2
+    best = winner(done.points, done.records)
+    assert best is not None
+    assert best.id not in {record["id"] for record in early}, "whatever its accuracy was"
     # a grid makes the whole run: what was stopped early says little
-    value = early[0]["point"]["lr"]
-    (whole,) = sweep(grid(base, {"lr": [value]}), tmp_path / "s").lines
+    (whole,) = sweep(grid(base, {"lr": [early[0]["point"]["lr"]]}), tmp_path / "s").lines
     assert (whole["epochs"], whole["id"]) == (10, early[0]["id"])
     assert "stopped_by" not in whole
+
+
+def test_nothing_is_stopped_where_nobody_wants_it(tmp_path: Path) -> None:
+    done = search(tiny(epochs=10), SPACE, tmp_path / "s", trials=2, prune=False)
+    assert {record["epochs"] for record in done.lines} == {10}
+    assert reported(tmp_path / "s") == [{}, {}]
 
 
 def test_a_broken_run_is_a_result_and_is_not_made_again(tmp_path: Path) -> None:
