@@ -397,6 +397,31 @@ def test_two_workers_share_twelve_trials_and_one_is_killed(shared: bool, tmp_pat
     assert "\n  vmcr2 train digits --epochs 2 --holdout 287 --seed 0 " in said
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds the processes in /proc")
+def test_a_killed_process_of_a_worker_is_replaced_and_its_trial_done_again(tmp_path: Path) -> None:
+    out = tmp_path / "s"
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "vmcr2", "sweep", "digits", "--epochs", "40", "--set", "checkpoint_seconds=0"),
+            *("--trials", "3", "--range", "lr=0.1:0.5", "--no-prune", "--parallel", "2", "--out", str(out)),
+        ],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until(lambda: list(out.glob("runs/*/checkpoint/last.safetensors")), process)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    victim = next(int(one) for one in children if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes())
+    os.kill(victim, signal.SIGKILL)
+    said, complaints = process.communicate(timeout=300)
+    assert process.returncode == 0, (said, complaints)
+    assert complaints.endswith(": no result: worker ended (signal 9); it is tried again\n")
+    assert complaints.count("\n") == 1
+    assert len({line["id"] for line in lines(out)}) == len(lines(out)) == 3
+    assert {line["epochs"] for line in lines(out)} == {40}
+
+
 def an_hour_passes_for(trial: Any, url: str) -> None:
     """Without a sign of life: so the test need not wait for a minute."""
     from vmcr2.sweep._database import open_database

@@ -162,7 +162,7 @@ class _Worker:
         said = False
         while (left := self.study.at_work()) and not self.study.claimable():
             if not said:
-                self.say(f"waits for {left} trials of other workers, to make them if a worker dies; Ctrl-C ends this")
+                self.say(f"waits for other workers, which have {left} of the trials: it makes them if a worker dies")
                 said = True
             time.sleep(_LOOK_SECONDS)
         return left > 0
