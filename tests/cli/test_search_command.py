@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from command_line import Said, in_process
+from sweep_lines import lines
 
 from vmcr2.cli import _train
 from vmcr2.runs import Config, RunFolder
@@ -26,10 +27,6 @@ def said_by(*args: str) -> Said:
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-
-
-def lines(out: str = "s") -> list[dict[str, Any]]:
-    return [json.loads(line) for line in Path(out, "results.jsonl").read_text().splitlines()]
 
 
 class Parsed(Exception):  # noqa: N818
@@ -65,6 +62,19 @@ GRIDS = [
     ("digits", "--objective", "auto", *QUICK, "--grid", "lr=0.1", "--holdout", "100"),
     ("digits", *QUICK, "--grid", "mu=0.5,0.25", "--grid", "seed=3"),
     ("digits", "--grid", "epochs=1,2", "--set", "hidden=32", "--grid", "holdout=90"),
+    (
+        "digits",
+        "--set",
+        "epochs=1",
+        "--set",
+        "holdout=90",
+        "--set",
+        "seed=5",
+        "--set",
+        "device=cpu",
+        "--grid",
+        "lr=0.1",
+    ),
 ]
 
 
@@ -90,6 +100,14 @@ def test_of_your_own_table_too(monkeypatch: pytest.MonkeyPatch) -> None:
     command = json.loads(said.out)["command"]
     assert "'my table.csv' --label 'the class'" in command
     assert parsed(command, monkeypatch).acting() == best_of().read_config().acting()
+
+
+def test_where_the_rule_chose_the_objective_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = said_by("digits", *QUICK, "--grid", "objective=auto", "--out", "s", "--json")
+    found = parsed(json.loads(said.out)["command"], monkeypatch)
+    made = best_of().read_config()
+    assert (made.recipe, found.recipe) == ("digits-auto", "digits-ce+mcr2")
+    assert found.replace(recipe=made.recipe).acting() == made.acting()
 
 
 def test_no_command_where_every_run_broke() -> None:

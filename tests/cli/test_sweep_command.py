@@ -10,11 +10,11 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command_line import Said, in_process
 from rich.console import Console
+from sweep_lines import lines
 from typer.testing import CliRunner
 
 from vmcr2.cli import _sweep, _sweep_display, app
@@ -33,10 +33,6 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("VMCR2_DATA", raising=False)
-
-
-def lines(out: str = "s") -> list[dict[str, Any]]:
-    return [json.loads(line) for line in Path(out, "results.jsonl").read_text().splitlines()]
 
 
 def test_a_line_for_every_run_and_a_table() -> None:

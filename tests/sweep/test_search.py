@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from sweep_lines import lines
 
 import vmcr2
 from vmcr2.data import Source
@@ -42,10 +42,6 @@ SPACE = {"lr": Range(0.01, 1, True), "weight": Range(5, 80, True)}
 
 def tiny(**changes: Any) -> Config:
     return recipe("digits", **(TINY | changes))
-
-
-def lines(out: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
 
 
 def until(condition: Callable[[], Any], *processes: subprocess.Popen[str]) -> Any:

@@ -34,6 +34,10 @@ class Typed(NamedTuple):
         given = given_changes(self.data, epochs=self.epochs, holdout=self.holdout, device=self.device, label=self.label)
         return given | ({OBJECTIVE: self.objective} if self.objective is not None else {})
 
+    def elsewhere(self) -> list[str]:
+        """Settings that the command names by options which are not settings' names."""
+        return [name for name, given in (("data_path", self.data), ("label", self.label)) if given is not None]
+
     def config_of(self, objectives: list[str]) -> Callable[[list[str]], Config]:
         """Makes the configuration of a point from its ``key=value`` texts. ``objectives`` are those that vary."""
 
@@ -42,11 +46,11 @@ class Typed(NamedTuple):
             others = [text for text in texts if names_of([text]) != [OBJECTIVE]]
             changes = {name: value for name, value in self.options().items() if name != OBJECTIVE}
             objective = chosen or self.objective
-            return find_config(self.recipe, objective, changes, [*self._acting(chosen, objectives), *others])
+            return find_config(self.recipe, objective, changes, [*self.acting_settings(chosen, objectives), *others])
 
         return make
 
-    def _acting(self, objective: str | None, objectives: list[str]) -> list[str]:
+    def acting_settings(self, objective: str | None, objectives: list[str]) -> list[str]:
         """The --set texts that act at a point."""
         return [text for text in self.settings if acts_with(names_of([text])[0], objective, objectives)]
 
@@ -54,28 +58,29 @@ class Typed(NamedTuple):
 def train_command(typed: Typed, point: Point, objectives: list[str]) -> str | None:
     """The `vmcr2 train` command of a point: what was typed, the point's own settings, and what else it needs.
 
-    None if there is none, which we do not know a case of.
+    It is tried out: None if it would not train by the point's configuration. We know no such case.
     """
     objective = str(point.settings[OBJECTIVE]) if OBJECTIVE in point.settings else typed.objective
-    own: dict[str, Any] = {name: getattr(typed, name) for name in ("epochs", "holdout", "device")}
-    own = {name: value for name, value in own.items() if value is not None}
-    flat = point.config.flat()
-    own |= {name: flat[name] for name in _OWN_OPTIONS if name in own or name in ("holdout", "seed")}
     chosen = objective if OBJECTIVE in point.settings else None
-    fixed = dict.fromkeys(names_of(typed._acting(chosen, objectives)))
-    fixed |= dict.fromkeys(name for name in point.settings if name not in (OBJECTIVE, *_OWN_OPTIONS))
+    given = [*typed.options(), *names_of(typed.acting_settings(chosen, objectives)), *point.settings]
+    # a rule may derive others from those that are fixed: fix these too, until nothing else differs
     for _ in range(_ROUNDS):
-        own = {name: flat[name] for name in own}
-        texts = [f"{name}={shown(flat[name])}" for name in fixed]
+        names = list(dict.fromkeys(["holdout", "seed", *given]))
+        own = {name: point.config.flat()[name] for name in _OWN_OPTIONS if name in names}
+        texts = [
+            f"{name}={shown(point.config.flat()[name])}"
+            for name in names
+            if name not in (*_OWN_OPTIONS, *typed.elsewhere(), OBJECTIVE)
+        ]
         try:
             found = find_config(typed.recipe, objective, given_changes(typed.data, label=typed.label, **own), texts)
         except UserError:
             return None
-        missing = [name for name, value in point.config.acting().items() if found.flat().get(name) != value]
+        acting = point.config.acting()
+        missing = [name for name in acting if name != "recipe" and found.flat().get(name) != acting[name]]
         if not missing:
             return shlex.join(_words(typed, objective, own, texts))
-        own |= {name: flat[name] for name in missing if name in _OWN_OPTIONS}
-        fixed |= dict.fromkeys(name for name in missing if name not in (*_OWN_OPTIONS, OBJECTIVE, "recipe"))
+        given += missing
     return None
 
 
