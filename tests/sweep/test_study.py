@@ -16,7 +16,7 @@ from vmcr2.sweep._space import Space
 
 optuna = pytest.importorskip("optuna")
 
-from vmcr2.sweep import _database, _study  # noqa: E402
+from vmcr2.sweep import _database  # noqa: E402
 from vmcr2.sweep._slots import MOST_DEATHS, VOID, slots  # noqa: E402
 from vmcr2.sweep._study import Claim, Study  # noqa: E402
 
@@ -145,6 +145,14 @@ def test_a_worker_that_lives_keeps_its_trial(url: str, monkeypatch: pytest.Monke
         assert finish(one, mine)
 
 
+def test_a_computer_that_slept_does_not_take_its_own_trials_for_dead(url: str) -> None:
+    with Study(url, "s", SPEC, 2) as study:
+        mine = take(study)
+        an_hour_passes(study)
+        assert take(study).point.id != mine.point.id
+        assert finish(study, mine)
+
+
 def test_one_that_died_before_its_first_beat_is_found_out(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with Study(url, "s", SPEC, 1) as other:
         with _database.quiet():
@@ -217,6 +225,18 @@ def test_values_that_never_fit_end_the_search_with_the_reason(url: str) -> None:
         study.claim(never)
 
 
+def test_a_run_whose_trial_another_worker_has_ends(url: str) -> None:
+    from vmcr2.sweep._trials import Pruning, TrialRunner
+
+    with Study(url, "s", SPEC, 1) as study:
+        claim = take(study)
+        pruning = Pruning(TrialRunner(url, "s", True)._trial(claim.number), claim.point.config)
+        assert not pruning.epoch({"epoch": 1, "holdout_accuracy": 0.5})
+        study.lose(claim, "it was silent", died=True)
+        with pytest.raises(UserError, match="another one has taken the trial over"):
+            pruning.epoch({"epoch": 2, "holdout_accuracy": 0.5})
+
+
 def test_more_trials_later(url: str) -> None:
     for most in (2, 5):
         with Study(url, "s", SPEC, most) as study:
@@ -287,4 +307,3 @@ def test_the_configurations_of_a_study_are_whole(url: str) -> None:
         claim = take(study)
     assert isinstance(claim.point.config, Config)
     assert claim.point.config.acting() == BASE.replace(lr=claim.point.settings["lr"]).acting()
-    assert _study.Claim is Claim

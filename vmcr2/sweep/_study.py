@@ -82,7 +82,7 @@ class Study:
 
     def claim(self, draw: Callable[[optuna.Trial], Point]) -> Claim | None:
         """Take a trial, or None if there is nothing to do now. ``draw`` makes its point."""
-        refused, problem = 0, None
+        refused, misfits = 0, list[UserError]()
         while refused < _REPEATS:
             self._check_spec()
             if not self.claimable():
@@ -99,7 +99,8 @@ class Study:
                 with quiet():
                     point = draw(trial)
             except UserError as error:
-                refused, problem = refused + 1, error
+                refused += 1
+                misfits.append(error)
                 self._void(trial, str(error))
                 continue
             trial.set_user_attr(_ID, point.id)
@@ -110,8 +111,8 @@ class Study:
             claim = Claim(trial.number, point)
             self._held[number] = claim
             return claim
-        if problem is not None:
-            raise problem
+        if len(misfits) == refused:  # nothing that was drawn can be trained
+            raise misfits[0]
         self.exhausted = True
         return None
 
@@ -158,6 +159,8 @@ class Study:
     def _revive_dead(self) -> None:
         """Another attempt for slots whose workers died or gave them back."""
         self._hear_the_silent()
+        for number in list(self._held):  # a computer that has slept must not take its own trials for dead
+            self._storage.record_heartbeat(number)
         with quiet():
             optuna.storages.fail_stale_trials(self._study)
         for slot in self.slots():

@@ -7,7 +7,7 @@ from typing import Any
 
 import optuna
 
-from ..runs import Callback, Config, held_out_accuracy
+from ..runs import Callback, Config, UserError, held_out_accuracy
 from ._database import DATABASE_ERRORS, open_database, quiet
 from ._runs import Job, Runner
 
@@ -68,5 +68,7 @@ class Pruning(Callback):
         try:
             self._trial.report(held_out_accuracy(self._config, record), tenth)
             return self._trial.should_prune()
+        except optuna.exceptions.UpdateFinishedTrialError as error:
+            raise UserError("this worker was silent for so long that another one has taken the trial over") from error
         except DATABASE_ERRORS:  # away for a moment: the run goes on
             return False
