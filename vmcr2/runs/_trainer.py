@@ -128,9 +128,8 @@ class Trainer:
     def loop(self, images: int, say: Callable[[str], None]) -> Loop:
         """The epochs of a run that will see this number of images; ``say`` is told if the fast way is not possible."""
         model, run = self.config.model, self.config.run
-        on_gpu = self.numerics.device.type == "cuda"
-        compiled = on_gpu and model.compile_pays(images) if run.compile == "auto" else run.compile == "yes"
-        engine = Engine(self.step, capture=run.engine, compiled=compiled, search=model.search_pays(images), say=say)
+        compiled, search = run.compile == "yes", model.search_pays(images)
+        engine = Engine(self.step, capture=run.engine, compiled=compiled, search=search, say=say)
         total = len(self.train_split.labels)
         return Loop(self.step, engine, lambda epoch: epoch_order(total, run.seed, epoch))
 
