@@ -57,7 +57,7 @@ from ._logdets import (
     expansion_gradient as expansion_gradient,
     expansion_with_gradient as expansion_with_gradient,
 )
-from ._mismatch import Scalar as Scalar, atom_terms as atom_terms, model_coordinates as model_coordinates
+from ._mismatch import Scalar as Scalar, atom_terms as atom_terms
 from ._own_atoms import (
     by_columns as by_columns,
     find_own_atoms as find_own_atoms,

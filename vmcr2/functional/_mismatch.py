@@ -111,16 +111,6 @@ def expanded(
 
 def modelled(z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor) -> Tensor:
     """ΓDiag(Â_j)Γᵀ z_i of each sample's class, (m, d)."""
+    rows = classes.spread(codes.T.contiguous())
     with products_as_asked():
-        return _coordinates(z, classes, dictionary, codes.T) @ dictionary.T
-
-
-def model_coordinates(z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor, scale: Scalar) -> Tensor:
-    """−``scale`` times the coordinates of the model in Γ, (m, q): times Γᵀ they are −scale·ΓDiag(Â_j)Γᵀ z_i."""
-    return _coordinates(z, classes, dictionary, codes.T * -scale)
-
-
-def _coordinates(z: Tensor, classes: Classes, dictionary: Tensor, table: Tensor) -> Tensor:
-    """ZΓ, (m, q), each row times its class's row of a table (k, q)."""
-    with products_as_asked():
-        return (z @ dictionary).mul_(classes.spread(table.contiguous()))
+        return (z @ dictionary).mul_(rows) @ dictionary.T

@@ -107,7 +107,7 @@ def variational_step(
             with products_as_asked():
                 coordinates = problem.z @ dictionary
                 new_codes = move_codes(prepared, classes, codes, coordinates.square(), project)
-                gradient = dictionary_gradient(prepared, classes, problem.z, coordinates)
+                gradient = dictionary_gradient(prepared, problem.z, coordinates)
         rate = dictionary_rate(problem, prepared.largest, nu_dictionary)
         return keep_finite(old, Atoms(move_dictionary(dictionary, gradient, rate), new_codes), guard)
 
@@ -129,7 +129,7 @@ class Prepared(NamedTuple):
     dictionary: Tensor
     """∂/∂Γ without the features' part, (d, q)."""
     spreading: Tensor
-    """(4w/m)Âᵀ, (k, q): Zᵀ(ZΓ ∘ the row of each sample's class) is the features' part of it."""
+    """(4w/m)Âᵀ of each sample's class, (m, q): Zᵀ(ZΓ ∘ these rows) is the features' part of it."""
     largest: Tensor
     """max_l |Â_lj|, (k,)."""
 
@@ -152,7 +152,7 @@ def prepare_step(
         codes=torch.addcmul(codes, own, step).T.contiguous(),
         summing=2.0 * weight * step * safe_reciprocal(classes.sizes),
         dictionary=rates.dictionary_gradient - 4.0 * weight * terms.gradient,
-        spreading=(4.0 / classes.num_samples * weight * codes.T).contiguous(),
+        spreading=classes.spread((4.0 / classes.num_samples * weight * codes.T).contiguous()),
         largest=codes.abs().amax(0),
     )
 
@@ -165,9 +165,9 @@ def move_codes(
     return torch.where(classes.proportions > 0, project(moved.T), codes)
 
 
-def dictionary_gradient(prepared: Prepared, classes: Classes, z: Tensor, coordinates: Tensor) -> Tensor:
+def dictionary_gradient(prepared: Prepared, z: Tensor, coordinates: Tensor) -> Tensor:
     """∂/∂Γ, (d, q), from ``coordinates`` = ZΓ (m, q), which it overwrites."""
-    return torch.addmm(prepared.dictionary, z.T, coordinates.mul_(classes.spread(prepared.spreading)))
+    return torch.addmm(prepared.dictionary, z.T, coordinates.mul_(prepared.spreading))
 
 
 def move_dictionary(dictionary: Tensor, gradient: Tensor, rate: Tensor) -> Tensor:

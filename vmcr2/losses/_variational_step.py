@@ -28,7 +28,6 @@ from ..functional import (
     expansion_gradients,
     find_own_atoms,
     keep_finite,
-    model_coordinates,
     move_by_own_atoms,
     move_codes,
     move_dictionary,
@@ -99,7 +98,7 @@ def take_step(
         squares = coordinates.square()
         with Aside(z, lane=2) as moving:
             new_codes = move_codes(prepared, classes, codes, squares, project)
-        gradient = dictionary_gradient(prepared, classes, z, coordinates)
+        gradient = dictionary_gradient(prepared, z, coordinates)
     new_dictionary = move_dictionary(dictionary, gradient, rate())
     moving.join()
     return Atoms(new_dictionary, new_codes)
@@ -146,12 +145,15 @@ def step_and_gradient(
     if own is not None:
         gradient = residuals_by_own_atoms(problem.pairs, own)[0].mul_(scale)
     else:
-        model = model_coordinates(z, classes, new.dictionary, new.codes, scale)
-        multiplying.join()
-        if by_pairs is None:
-            by_pairs = problem.pairs.moment_products * scale
+        with Aside(z, lane=3) as spreading:  # beside the first product
+            rows = classes.spread((new.codes.T * -scale).contiguous())
         with products_as_asked():
-            gradient = torch.addmm(by_pairs, model, new.dictionary.T)
+            model = z @ new.dictionary
+            spreading.join()
+            multiplying.join()
+            if by_pairs is None:
+                by_pairs = problem.pairs.moment_products * scale
+            gradient = torch.addmm(by_pairs, model.mul_(rows), new.dictionary.T)
     expanding.join()
     checking.join()
     if by_rate is not None:
