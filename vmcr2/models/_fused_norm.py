@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import max_pool2d, relu
 
 from .._shared import fits_triton
+from ..distributed import in_whole_batch
 
 _BLOCK = 2048
 _ROWS = 64
@@ -47,6 +48,7 @@ def fusable(norm: nn.BatchNorm2d, x: Tensor) -> bool:
     channels = x.shape[1]
     return (
         fits_triton(x)
+        and not in_whole_batch()  # the kernels' statistics are of this process's rows
         and norm.training
         and norm.affine
         and norm.track_running_stats

@@ -89,13 +89,13 @@ class Loop:
         step, size, steps = self.step, self.batch_size, self.steps_per_epoch
         if step.begin(epoch):
             self.engine.renew()
-        order, here = self.order(epoch), self._order[2]
+        order, here, own = self.order(epoch), self._order[2], step.ranks.own
         made = first
         while made < steps:
             done = epoch * steps + made
             if made:
                 self.latch_if_due(done)
-            step.samples.bring(here[made * size : (made + 1) * size])
+            step.samples.bring(own(here[made * size : (made + 1) * size]))
             step.index.copy_(order[made * size : (made + 1) * size])
             step.rate.fill_(learning_rate(step.optim, done, steps))
             self.engine()
@@ -103,7 +103,7 @@ class Loop:
             if made < steps:
                 if asked_to_stop():
                     break
-                step.samples.expect(here[made * size : (made + 1) * size])
+                step.samples.expect(own(here[made * size : (made + 1) * size]))
         else:
             self.order(epoch + 1)  # while the device is still busy
         if step.broke():

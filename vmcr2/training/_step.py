@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from .._shared import Aside
+from ..distributed import ALONE, GradientSum, Ranks
 from ..objectives import Objective
 from ._average import WeightAverage
 from ._backbone_rate import BackboneRate
@@ -41,6 +42,7 @@ class Step:
         numerics: device and precision.
         weights: of the samples, (N,), for objectives that take them.
         optimizer: of an earlier step over the same parameters, to continue with; by default a new one.
+        ranks: the processes that share every batch.
     """
 
     def __init__(
@@ -56,7 +58,9 @@ class Step:
         numerics: Numerics,
         weights: Tensor | None = None,
         optimizer: torch.optim.Optimizer | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
+        self.ranks = ranks
         self.network, self.objective, self.samples = network, objective, samples
         self.optim, self.seed, self.numerics, self.weights = optim, seed, numerics, weights
         device = numerics.device
@@ -76,6 +80,7 @@ class Step:
         self.search = False
         """Whether cuDNN tries its algorithms in the first steps."""
         self.parameters: list[Tensor] = [*network.parameters(), *objective.module.parameters()]
+        self._sum_gradients = GradientSum(ranks, network.parameters(), objective.module.parameters())
         self.optimizer = optimizer or build_optimizer(optim, self.parameters, self.rate, self._backbone)
         for group in self.optimizer.param_groups:  # of an earlier step too, whose settings may have been others
             rate = self._backbone.rate if group.get("backbone") else self.rate
@@ -88,18 +93,21 @@ class Step:
         self.network.train()
         self.objective.module.train()
         self.draw.fill_(epoch)
+        self.ranks.copy_first(self.objective.module.buffers())  # on a GPU rounding may have parted them
         return self._dropout.switch(off=epoch >= self.optim.dropout_until * self.optim.epochs)
 
     def featurize(self, index: Tensor, draw: Tensor) -> Tensor:
-        """Augment and embed."""
-        x = self.numerics.cast(self.samples.training_batch(index, draw))
-        return self.half(x) if self.half is not None else cast(Tensor, self.network(x))
+        """Augment and embed this process's share of the batch."""
+        with self.ranks.whole_batch(len(index)):
+            x = self.numerics.cast(self.samples.training_batch(self.ranks.own(index), draw))
+            return self.half(x) if self.half is not None else cast(Tensor, self.network(x))
 
     def __call__(self) -> None:
         """Train on the samples of ``index``."""
         with self.numerics.applied(search=self.search):
             labels = self.samples.labels[self.index]
             self._watch(self._differentiate(labels), labels)
+            self._sum_gradients()
             self._backbone.follow()
             self.optimizer.step()
             if self.average is not None:
@@ -110,7 +118,7 @@ class Step:
         with Aside(labels) as side:  # what needs the labels alone is computed while the network computes
             ahead = self.objective.look_ahead(labels)
         self.optimizer.zero_grad(set_to_none=True)
-        z = self.forward(self.index, self.draw)
+        z = self.ranks.gather(self.forward(self.index, self.draw), len(self.index))
         side.join()
         weights = None if self.weights is None else self.weights[self.index]
         loss = self.objective.surrogate(z, labels, ahead, weights)
@@ -134,11 +142,11 @@ class Step:
     def broke(self) -> bool:
         """Whether any step so far broke, or left weights that are not finite. Waits for the device."""
         lengths = torch.stack(torch._foreach_norm(self.parameters))
-        return bool(self.broken | ~torch.isfinite(lengths).all())
+        return self.ranks.any(bool(self.broken | ~torch.isfinite(lengths).all()))
 
     def embed(self) -> Tensor:
         """Features of the whole training set in evaluation mode."""
-        return embed(self.network, self.samples, self.numerics)
+        return embed(self.network, self.samples, self.numerics, self.ranks)
 
     @contextmanager
     def measured(self) -> Iterator[None]:
@@ -159,7 +167,7 @@ class Step:
     def _see(self, index: Tensor) -> Tensor:
         # drawn for the epoch after the last: the same whenever it is asked for, also after a resumption
         draw = torch.full_like(self.draw, self.optim.epochs)
-        self.samples.bring(index.cpu())
+        self.samples.bring(self.ranks.own(index).cpu())
         with self.numerics.applied():
             return self.featurize(index, draw)
 
