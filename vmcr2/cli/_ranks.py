@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import NoReturn
 
 import typer
 
-from ..distributed import Ranks, joined
+from ..distributed import Ranks, joined, processes
 from ..runs import TrainingError, UserError
 
 
@@ -31,6 +33,18 @@ def one_speaks() -> Iterator[Ranks]:
             raise typer.Exit(1) from None
         except UserError as error:
             raise UserError(f"rank {ranks.rank}: {error}") from error
+
+
+def leave(code: int) -> NoReturn:
+    """Exit with this code; at once if other processes are still connected, as after an error.
+
+    Python would tidy up the connections, and may wait or abort there if the others are gone.
+    """
+    if processes() > 1:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def restarted(out: Path | None) -> bool:

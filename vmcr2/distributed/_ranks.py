@@ -184,7 +184,12 @@ def joined() -> Iterator[Ranks]:
             raise UserError(f"the process group must serve CPUs too: init_process_group({_BOTH!r})")
         yield Ranks(active=True)
         return
-    dist.init_process_group(_backend(), timeout=_TIMEOUT)
+    from torch.distributed.rendezvous import rendezvous  # not in every build of torch
+
+    store, rank, count = next(rendezvous("env://", timeout=_TIMEOUT))
+    # torchrun may keep its store when it starts the processes again, with the addresses of those that are gone
+    store = dist.distributed_c10d.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    dist.init_process_group(_backend(), store=store, rank=rank, world_size=count, timeout=_TIMEOUT)
     yield Ranks(active=True)
     dist.destroy_process_group()  # not after an error: it could wait for a process that is gone
 
