@@ -42,7 +42,7 @@ def _how_to_go_on(folder: RunFolder) -> str:
         return f"{folder.path} has no checkpoint yet: the same command with --resume starts it again"
     epoch = read_position(folder.checkpoint).epoch
     return (
-        f"The last checkpoint of {folder.path} is after epoch {epoch}: `torchrun … -m vmcr2 train --resume --out {folder.path}` "
+        f"The last checkpoint is after epoch {epoch}: `torchrun … -m vmcr2 train --resume --out {folder.path}` "
         "continues, under any number of processes"
     )
 
