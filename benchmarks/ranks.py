@@ -95,6 +95,11 @@ def arithmetic(size: Size, objective: str = "vmcr2") -> dict[str, float]:
     }
 
 
+def latching(size: Size) -> float:
+    """Bytes that rank 0 sends when the features of the training set, 2m samples here, are gathered."""
+    return 4.0 * (size.ranks - 1) * -(-2 * size.m // size.ranks) * size.d
+
+
 def written() -> int:
     """Bytes that this process has written so far, to sockets too."""
     return int(dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())["wchar"])
@@ -113,6 +118,9 @@ def work(rank: int, size: Size, objective: str, folder: str) -> None:
     for _ in range(STEPS):
         step()
     sent = (written() - before) / STEPS
+    before = written()
+    step.embed()
+    gathered = written() - before
     features = torch.randn(ranks.sizes(size.m)[rank], size.d)
     step()
     seconds = []
@@ -123,7 +131,7 @@ def work(rank: int, size: Size, objective: str, folder: str) -> None:
         step._sum_gradients()
         seconds.append(time.perf_counter() - start)
     if rank == 0:
-        found = {"sent": sent, "milliseconds": 1e3 * statistics.median(seconds)}
+        found = {"sent": sent, "latching": gathered, "milliseconds": 1e3 * statistics.median(seconds)}
         (Path(folder) / "found.json").write_text(json.dumps(found))
     dist.barrier()
     dist.destroy_process_group()
@@ -141,12 +149,15 @@ def table(record: dict[str, Any]) -> str:
     """The record as Markdown."""
     parts_of = ("features", "gradients", "BatchNorm")
     headings = ["m, d, k, q, processes", *(f"{name}, KB" for name in parts_of), "in all, KB", "measured, KB", "ms"]
+    headings += ["latching, KB", "measured, KB"]
     lines = ["| " + " | ".join(headings) + " |", "|---" * len(headings) + "|"]
     for row in record["results"]:
         parts = row["arithmetic"]
         cells = [f"{row['m']}, {row['d']}, {row['k']}, {row['k'] * row['s']}, {row['ranks']}"]
         cells += [f"{parts[name] / 1e3:.1f}" for name in parts_of]
         cells += [f"{sum(parts.values()) / 1e3:.1f}", f"{row['sent'] / 1e3:.1f}", f"{row['milliseconds']:.1f}"]
+        size = Size(*(row[name] for name in Size._fields))
+        cells += [f"{latching(size) / 1e3:.1f}", f"{row['latching'] / 1e3:.1f}"]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
