@@ -25,7 +25,7 @@ import torch
 import torch.distributed as dist
 from torch.multiprocessing.spawn import spawn
 
-from vmcr2.distributed import Ranks, rows_are_whole
+from vmcr2.distributed import Ranks, leave_together, rows_are_whole
 from vmcr2.models import MLP
 from vmcr2.objectives import OBJECTIVES
 from vmcr2.training import Numerics, OptimSettings, Rows, Step
@@ -133,8 +133,7 @@ def work(rank: int, size: Size, objective: str, folder: str) -> None:
     if rank == 0:
         found = {"sent": sent, "latching": gathered, "milliseconds": 1e3 * statistics.median(seconds)}
         (Path(folder) / "found.json").write_text(json.dumps(found))
-    dist.barrier()
-    dist.destroy_process_group()
+    leave_together()
 
 
 def measure(size: Size, objective: str = "vmcr2") -> dict[str, Any]:

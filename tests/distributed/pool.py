@@ -11,6 +11,8 @@ from ranks import plain_loops
 from runs_of_ranks import run_cases
 from steps import step_cases
 
+from vmcr2.distributed import leave_together
+
 
 def work(rank: int, world: int, folder: str) -> None:
     """In a process that ``torch.multiprocessing`` started."""
@@ -24,4 +26,4 @@ def work(rank: int, world: int, folder: str) -> None:
     }
     if rank == 0:
         torch.save(results, Path(folder) / "results.pt")
-    dist.destroy_process_group()
+    leave_together()

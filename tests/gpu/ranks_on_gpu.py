@@ -11,7 +11,7 @@ import torch.distributed as dist
 from digits_trainer import feed
 
 from vmcr2.data import open_data
-from vmcr2.distributed import ALONE, Ranks, WholeBatch
+from vmcr2.distributed import ALONE, Ranks, WholeBatch, leave_together
 from vmcr2.runs import Trainer, recipe
 from vmcr2.training import batch_figures
 
@@ -64,7 +64,7 @@ def one_over_nccl(rank: int, folder: str) -> None:
         for objective in OBJECTIVES
     }
     torch.save(found, Path(folder) / "results.pt")
-    dist.destroy_process_group()
+    leave_together()
 
 
 def two_over_gloo(rank: int, folder: str) -> None:
@@ -72,7 +72,7 @@ def two_over_gloo(rank: int, folder: str) -> None:
     deterministic()
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
     found = {objective: trained(objective, Ranks(active=True)) for objective in OBJECTIVES}
-    dist.destroy_process_group()
+    leave_together()
     if rank == 0:
         torch.save({name: (trained(name), own) for name, own in found.items()}, Path(folder) / "results.pt")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -191,7 +191,21 @@ def joined() -> Iterator[Ranks]:
     store = dist.distributed_c10d.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
     dist.init_process_group(_backend(), store=store, rank=rank, world_size=count, timeout=_TIMEOUT)
     yield Ranks(active=True)
-    dist.destroy_process_group()  # not after an error: it could wait for a process that is gone
+    leave_together()  # not after an error: it would wait for a process that is gone
+
+
+def leave_together() -> None:
+    """End the process group once every process is here.
+
+    A process that closes its connections while another still reads what it sent can break that one's last exchange. So
+    they meet in the store, which is not one of these connections.
+    """
+    store: Any = dist.distributed_c10d._get_default_store()
+    if store.add("here", 1) == dist.get_world_size():
+        store.set("all here", "yes")
+    with suppress(RuntimeError):  # the process that has the store may be gone: then all were here
+        store.wait(["all here"], _TIMEOUT)
+    dist.destroy_process_group()
 
 
 def _backend() -> str:
