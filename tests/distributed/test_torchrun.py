@@ -28,7 +28,6 @@ import os
 import signal
 
 from torch import nn
-from vmcr2.models import MLP
 
 DIES = os.environ.get("DIES_IN_STEP") if os.environ.get("RANK") == "1" else None
 
@@ -36,7 +35,8 @@ DIES = os.environ.get("DIES_IN_STEP") if os.environ.get("RANK") == "1" else None
 class Fragile(nn.Module):
     def __init__(self, dim):
         super().__init__()
-        self.layers = nn.Sequential(nn.Flatten(), nn.Dropout(0.1), MLP(64, dim, hidden=(32,), batch_norm=True))
+        hidden = [nn.Linear(64, 48), nn.BatchNorm1d(48), nn.Tanh(), nn.Dropout(0.2)]
+        self.layers = nn.Sequential(nn.Flatten(), *hidden, nn.Linear(48, dim))
         self.steps = 0
 
     def forward(self, x):
