@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -24,7 +25,7 @@ class GradientSum:
     def __init__(self, ranks: Ranks, parts: Iterable[Tensor], wholes: Iterable[Tensor]) -> None:
         self._ranks = ranks
         self._parts, self._wholes = list(parts), list(wholes)
-        self._flat: dict[torch.dtype, Tensor] = {}
+        self._buffers: dict[torch.dtype, _Buffer] = {}
 
     @torch.no_grad()
     def __call__(self) -> None:
@@ -41,20 +42,30 @@ class GradientSum:
             self._exchange(dtype, parameters)
 
     def _exchange(self, dtype: torch.dtype, parameters: list[Tensor]) -> None:
-        size = sum(parameter.numel() for parameter in parameters)
-        flat = self._flat.get(dtype)
-        if flat is None or len(flat) != size:
-            flat = self._flat[dtype] = torch.zeros(size, dtype=dtype, device=parameters[0].device)
-        places, start = [], 0
-        for parameter in parameters:  # with the parameter's own strides: a copy in memory order
-            places.append(flat.as_strided(parameter.shape, _strides(parameter), start))
-            start += parameter.numel()
-        torch._foreach_copy_(places, [parameter.grad for parameter in parameters if parameter.grad is not None])
-        dist.all_reduce(flat)
-        for parameter, place in zip(parameters, places, strict=True):
+        names = [id(parameter) for parameter in parameters]
+        buffer = self._buffers.get(dtype)
+        if buffer is None or buffer.names != names:  # a captured step knows its address: it is made once
+            buffer = self._buffers[dtype] = _Buffer(names, *_laid_out(dtype, parameters))
+        torch._foreach_copy_(buffer.places, [own.grad for own in parameters if own.grad is not None])
+        dist.all_reduce(buffer.flat)
+        for parameter, place in zip(parameters, buffer.places, strict=True):
             parameter.grad = place
 
 
-def _strides(parameter: Tensor) -> tuple[int, ...]:
-    """Those of a tensor without gaps in the same order of dimensions."""
-    return torch.empty_like(parameter, device="meta").stride()
+class _Buffer(NamedTuple):
+    """Room for the gradients of some parameters, one after the other."""
+
+    names: list[int]
+    flat: Tensor
+    places: list[Tensor]
+
+
+def _laid_out(dtype: torch.dtype, parameters: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    """A place for each parameter's gradient, with the parameter's order of dimensions: copies go in memory order."""
+    flat = torch.zeros(sum(own.numel() for own in parameters), dtype=dtype, device=parameters[0].device)
+    places, start = [], 0
+    for own in parameters:
+        strides = torch.empty_like(own, device="meta").stride()
+        places.append(flat.as_strided(own.shape, strides, start))
+        start += own.numel()
+    return flat, places
