@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from vmcr2.bench import epoch as bench_epoch
+from vmcr2.bench._images import random_source
 from vmcr2.distributed import ALONE, Ranks, WholeBatch, joined
 from vmcr2.runs import Trainer, recipe
 from vmcr2.training import Loop
@@ -44,7 +44,7 @@ def loops(data: str, objective: str, images: int | None, device: torch.device) -
     made = {}
     for name, ranks in ways.items():
         said: list[str] = []
-        trainer = Trainer(config, bench_epoch.source_of(data, images), device, ranks=ranks)
+        trainer = Trainer(config, random_source(data, images), device, ranks=ranks)
         loop = trainer.loop(images=10**9, say=said.append)
         loop.latch_if_due(0)
         loop.train_epoch(0)

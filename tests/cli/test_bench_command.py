@@ -82,3 +82,9 @@ def test_help_teaches_by_example(command: str, example: str) -> None:
     result = CliRunner().invoke(app, ["bench", command, "--help"], prog_name="PROGRAM", env={"COLUMNS": "200"})
     assert result.exit_code == 0
     assert example in result.stdout
+
+
+def test_an_unknown_row_of_epochs_is_a_mistake_that_names_the_known_ones() -> None:
+    said = said_by("epoch", "--device", "cpu", "--data", "cifar100-resnet")
+    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
+    assert "mnist, cifar10, cifar100, cifar100-preact, tiny-imagenet, got 'cifar100-resnet'" in said.err

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from experiments import speed
+from vmcr2.bench import epoch
 
 
 @pytest.mark.parametrize("path", speed.PAGES, ids=lambda path: str(path.relative_to(speed.ROOT)))
@@ -35,6 +36,54 @@ def test_a_row_that_was_not_measured_says_so() -> None:
     (row,) = [line for line in speed.epochs(record).splitlines() if line.startswith("| CIFAR-10,")]
     assert row.count(speed.NOT_MEASURED) == 5
     assert "| 33.06 | 20.71 |" in row
+
+
+def newer(record: speed.Record) -> speed.Record:
+    """The committed record with what older ones do not have, whether it has that already or not."""
+    record = copy.deepcopy(record)
+    record["results"] = [row for row in record["results"] if row["data"] != "cifar100-preact"]
+    (plain,) = [row for row in record["results"] if (row["data"], row["contender"]) == ("cifar100", "CE")]
+    for title, seconds in (("CE", 0.25), ("V-MCR² with R(z)", 0.3125)):
+        record["results"].append(
+            plain | {"data": "cifar100-preact", "contender": title, "seconds_per_epoch": seconds, "peak_mib": 8000.0}
+        )
+    record["first_step"] = [
+        {"data": "cifar100", "contender": "CE", "seconds": 3.21, "seconds_on_a_new_machine": 9.87, "peak_mib": 4000.0},
+        {"data": "cifar100", "contender": "V-MCR² with R(z)", "failed": "no room"},
+    ]
+    record["real_run"] = [
+        {
+            **{"data": "tiny-imagenet", "contender": "CE", "images_per_second": 480_000.0, "slowest": 470_000.0},
+            **{"fastest": 490_000.0, "bench_images_per_second": 5e5, "ratio": 0.96, "epochs": 11, "peak_mib": 6000.0},
+        }
+    ]
+    return record
+
+
+def older(record: speed.Record) -> speed.Record:
+    """The committed record as one was before PreAct ResNet-18, first steps and real runs were measured."""
+    kept = {name: value for name, value in record.items() if name not in ("first_step", "real_run")}
+    return kept | {"results": [row for row in record["results"] if row["data"] != "cifar100-preact"]}
+
+
+def test_preact_resnet_is_a_row_where_it_was_measured() -> None:
+    record = speed.record_of("epoch-h200")
+    (row,) = [line for line in speed.epochs(newer(record)).splitlines() if "PreAct" in line]
+    assert row == "| CIFAR-100 with PreAct ResNet-18, batch 2000, d 500 | 0.250 | – | – | – | 0.312 | – | – |"
+    assert "PreAct" not in speed.epochs(older(record))
+
+
+def test_first_steps_and_real_runs_are_in_both_pages_where_they_were_measured() -> None:
+    record = speed.record_of("epoch-h200")
+    readme, page = speed.epochs(newer(record)), epoch.table(newer(record))
+    assert "on CIFAR-100 ends 3.2 s (CE) after `import torch`" in readme
+    assert "trains at 0.96 (CE) of the speed in this table" in readme
+    assert "| cifar100 | CE | 3.21 | 9.87 | 4000 |" in page
+    assert "| cifar100 | V-MCR² with R(z) | no room | – | – |" in page
+    assert "| tiny-imagenet | CE | 480,000 (470,000–490,000) | 500,000 | 0.96 | 6000 |" in page
+    for text in (speed.epochs(older(record)), epoch.table(older(record))):
+        assert "import torch" not in text
+        assert "real run" not in text
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_a_frozen_backbone_stays_as_it_is(precision: str) -> None:
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_the_backbone_s_rate_acts_on_a_replayed_step(precision: str) -> None:
-    made = resnet(backbone_rate=0.5, momentum=0.0, precision=precision)
+    made = resnet(backbone_rate=0.5, momentum=0.0, nesterov=False, precision=precision)
     engine = engine_of(made, say=pytest.fail)
     for draw in range(WARM_UP + 1):
         feed(made, draw)

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 
-from vmcr2.bench import _contenders as ways, latch, objectives
+from vmcr2.bench import (
+    _contenders as ways,
+    _first_step as first_step,
+    _real_run as real_run,
+    epoch,
+    epoch_check,
+    latch,
+    objectives,
+)
+from vmcr2.bench._epochs import CE, Epochs, configuration
+from vmcr2.bench._images import random_source
 from vmcr2.bench._measure import captured, peak_bytes
 
 pytestmark = pytest.mark.gpu
 
 SIZE = ways.Size("small", 512, 96, 20, 4)
+CUDA = torch.device("cuda")
 
 
 def test_every_contender_is_measured_and_all_but_the_loop_in_a_graph() -> None:
@@ -64,3 +78,53 @@ def test_latching_is_measured() -> None:
     assert result[latch.LATCH]["median_ms"] > 0
     assert result["eigh_ms"] > 0
     assert 0.97 < result["energy_of_eigh"] < 1.01
+
+
+def test_epochs_are_replayed_and_count_only_their_own_memory() -> None:
+    config, source = configuration("cifar100", CE, CUDA), random_source("cifar100", 8000)
+    Epochs(config, source, CUDA)  # libraries take their workspaces, and cuDNN searches
+    peaks = []
+    others = []
+    for _ in range(2):
+        ready = Epochs(config, source, CUDA)
+        ready.time_one()
+        row = ready.row()
+        assert row["captured"]
+        assert row["images"] == 8000
+        peaks.append(row["peak_mib"])
+        others.append(ready)  # keeps its memory while the next one is built
+    assert peaks[0] > 100
+    assert peaks[1] == pytest.approx(peaks[0], rel=0.05)
+
+
+def test_the_first_step_of_a_new_process_is_a_replayed_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_step, "CONTENDERS", first_step.CONTENDERS[1:])
+    compiled: list[bool] = []
+    whole = first_step.in_new_process
+
+    def watched(objective: str, device: torch.device, images: int | None, caches: Path) -> dict[str, Any]:
+        compiled.append(any(caches.rglob("*.cubin")))
+        return whole(objective, device, images, caches)
+
+    monkeypatch.setattr(first_step, "in_new_process", watched)
+    (row,) = first_step.run(CUDA, images=12_000)
+    assert row.get("captured"), row
+    assert row["peak_mib"] > 100
+    assert compiled == [False, True], "the second process finds the kernels that the first has compiled"
+
+
+def test_a_real_run_replays_and_is_measured() -> None:
+    results = real_run.run(CUDA, [], images=12_000, epochs=4)
+    for result in results:
+        assert "failed" not in result, result
+        assert result["epochs"] == 3
+        assert result["train_images"] == 12_000
+        assert not any("captured" in note for note in result["notes"])
+        assert result["peak_mib"] > 100
+
+
+def test_the_short_set_of_the_check_is_measured_in_graphs() -> None:
+    rows = epoch_check.ShortSet(CUDA, images=8000).measure(1)
+    assert [row["captured"] for row in rows] == [True] * len(epoch_check.ROWS)
+    assert all(verdict.holds and verdict.compared for verdict in epoch_check.compare(rows, rows))
+    assert "| cifar100-preact | CE | 8,000 |" in epoch._table_of_rows(rows)

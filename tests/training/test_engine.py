@@ -45,16 +45,8 @@ def test_capture_needs_a_gpu() -> None:
     assert not Engine(made.step).captured
 
 
-def test_compiling_pays_for_long_runs_of_the_network_that_gains() -> None:
-    model = recipe("mnist-vmcr2").model
-    assert not model.compile_pays(1_000_000)
-    assert model.compile_pays(100_000_000)
-    for other in ("digits", "cifar100-vmcr2"):
-        assert not recipe(other).model.compile_pays(10**12)
-
-
 @pytest.mark.parametrize(("choice", "compiled"), [("auto", False), ("no", False), ("yes", True)])
-def test_on_a_cpu_the_network_is_compiled_where_that_was_asked_for(
+def test_the_network_is_compiled_where_that_was_asked_for(
     choice: str, compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []

@@ -6,9 +6,9 @@ are alike. :func:`floors` compares with wide bounds that hold on any CPU.
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -28,34 +28,8 @@ from ._contenders import (
     job_for,
 )
 from ._measure import Say, caption, environment, interleaved_seconds, silent
+from ._verdicts import ALLOWED, ATTEMPTS, RESULTS, Verdict, measured_again, record_at
 from .objectives import MANY_CLASSES, OURS_IS_DIVIDED_BY, RATIOS, SIZES, SOFT_LABELS
-
-RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
-ALLOWED = 0.05
-"""A ratio or a peak may be worse by this part, and by its noise."""
-ATTEMPTS = 3
-"""Sizes with a worse ratio are measured again: a busy moment of a shared machine is not a fault of the code."""
-
-
-class Verdict(NamedTuple):
-    """One comparison."""
-
-    name: str
-    value: float
-    limit: float
-    committed: float | None = None
-    larger_is_better: bool = False
-
-    @property
-    def holds(self) -> bool:
-        """Whether it is not worse than the limit."""
-        return self.value >= self.limit if self.larger_is_better else self.value <= self.limit
-
-    def line(self) -> str:
-        """In words."""
-        bound = f"{'at least' if self.larger_is_better else 'at most'} {self.limit:.2f}"
-        was = "" if self.committed is None else f"; was {self.committed:.2f}"
-        return f"{'ok   ' if self.holds else 'WORSE'} {self.name}: {self.value:.2f} ({bound}{was})"
 
 
 def committed_for(device: torch.device) -> Path:
@@ -84,15 +58,9 @@ def run(
     results, verdicts = [], []
     for size in sizes if sizes is not None else short_set(device):
         say(f"batches of {size.m}, d {size.d}, {size.k} classes")
-        result = objectives.measure(size, device, budget)
-        found = compare(result, against)
-        for _ in range(ATTEMPTS - 1):
-            if all(verdict.holds for verdict in found):
-                break
-            say("… again, because something was worse")
-            result = objectives.measure(size, device, budget)
-            again = {verdict.name: verdict for verdict in compare(result, against)}
-            found = [verdict if verdict.holds else again.get(verdict.name, verdict) for verdict in found]
+        result, found = measured_again(
+            partial(objectives.measure, size, device, budget), partial(compare, against=against), say
+        )
         results.append(result)
         verdicts += found
     return {"benchmark": "objectives", "environment": environment(device), "results": results}, verdicts
@@ -143,10 +111,7 @@ def about(record: dict[str, Any]) -> str:
 
 def read_record(path: Path) -> dict[str, Any]:
     """A record of `vmcr2 bench objectives --json`."""
-    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    if record.get("benchmark") != "objectives":
-        raise ValueError(f"{path} is not a record of `vmcr2 bench objectives --json`")
-    return record
+    return record_at(path, "objectives")
 
 
 FLOOR_HARD = Size("50 classes", 1000, 250, 50, 5)

@@ -1,115 +1,36 @@
-"""Seconds per epoch of every objective with the paper's network, by the trainer's own engine, on random images.
+"""Seconds per epoch of every objective with the paper's networks, by the trainer's own engine, on random images.
 
 An epoch is the trainer's: order, augmentation, steps, the check that all is finite; without latching, which falls due
-every 50 epochs, and without the metrics that are made now and then.
+every 50 epochs, and without the metrics that are made now and then. Beside them, on a GPU, the first replayed step of a
+new process, and a real run.
 """
 
 from __future__ import annotations
 
-import statistics
-import time
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-from ..data import DATASETS, Part, Reader, Source, Split
-from ..runs import Config, Trainer, recipe
+from ..data import Source
+from ..runs import Config
+from . import _first_step as first_step, _real_run as real_run
+from ._epochs import CE, CONTENDERS, DATA, ROWS, Epochs, configuration
+from ._images import random_source
 from ._measure import Say, caption, environment, sentence, silent
 
-CARRIED = 40_000
-"""Past rows from which the recipes of CIFAR-100 and Tiny ImageNet take their class statistics."""
-DATA = ("mnist", "cifar10", "cifar100", "tiny-imagenet")
-
-
-class Contender(NamedTuple):
-    """An objective, and what it is called in the table."""
-
-    title: str
-    objective: str
-    changes: dict[str, Any]
-
-
-CONTENDERS = (
-    Contender("CE", "ce", {}),
-    Contender("MCR², exact, plain", "mcr2", {"memory": 0}),
-    Contender(f"MCR², exact, {CARRIED:,} rows carried", "mcr2", {"memory": CARRIED}),
-    Contender("V-MCR², Eq. 7", "vmcr2", {"batch_expansion": 0.0}),
-    Contender("V-MCR² with R(z)", "vmcr2", {"batch_expansion": 0.1}),
-)
-
-
-COMPILED: dict[str, tuple[bool, ...]] = {"mnist": (False, True)}
-"""Where a compiled network is measured too: elsewhere it was slower than the fused kernels (benchmarks/README.md)."""
-
-
-class _RandomImages(Reader):
-    """Images and labels without meaning, of a data set's size; 32×32 at most, as the networks see them."""
-
-    def __init__(self, data: str, images: int | None) -> None:
-        self.info = DATASETS[data]
-        self.count = min(images or self.info.train_size, self.info.train_size)
-        channels, height, width = self.info.image_shape
-        shape = (channels, min(height, 32), min(width, 32))
-        super().__init__(None, tuple(f"class {j}" for j in range(self.info.classes)), shape)
-
-    def load(self, part: Part) -> Split:
-        generator = torch.Generator().manual_seed(0)
-        pixels = torch.randint(0, 256, (self.count, *self.shape), dtype=torch.uint8, generator=generator)
-        return Split(pixels, torch.arange(self.count) % self.info.classes)
-
-
-def source_of(data: str, images: int | None = None) -> Source:
-    """Random images in the place of a data set."""
-    reader = _RandomImages(data, images)
-    return Source(data, None, reader.class_names, reader)
+__all__ = ["CONTENDERS", "DATA", "ROWS", "measure", "run", "table"]
 
 
 def measure(
     config: Config, source: Source, *, epochs: int = 5, device: torch.device, budget: float = 30.0
 ) -> dict[str, Any]:
-    """Epochs of one configuration after a first one, in which kernels are chosen, compiled and captured."""
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-    start = time.perf_counter()
-    trainer = Trainer(config, source, device)
-    said: list[str] = []
-    loop = trainer.loop(images=10**9, say=said.append)
-    engine = loop.engine
-    loop.latch_if_due(0)
-    trainer.step.begin(0)
-    trainer.step.index.copy_(loop.order(0)[: trainer.batch_size])
-    ready = None
-    while ready is None:
-        engine()
-        if engine.captured or not engine.captures:
-            _wait(device)
-            ready = time.perf_counter() - start
-    seconds: list[float] = []
-    for epoch in range(1 + epochs):
-        begun = time.perf_counter()
-        loop.train_epoch(epoch)
-        _wait(device)
-        seconds.append(time.perf_counter() - begun)
-        if sum(seconds) > budget and epoch >= 1:
+    """Epochs of one configuration, as many as ``budget`` seconds allow, but at least one."""
+    ready = Epochs(config, source, device)
+    for _ in range(epochs):
+        ready.time_one()
+        if sum(ready.seconds) > budget:
             break
-    timed = seconds[1:]
-    return {
-        "seconds_per_epoch": statistics.median(timed),
-        "fastest": min(timed),
-        "slowest": max(timed),
-        "epochs": len(timed),
-        "images": loop.steps_per_epoch * trainer.batch_size,
-        "milliseconds_per_step": 1e3 * statistics.median(timed) / loop.steps_per_epoch,
-        "seconds_to_first_step": ready,
-        "captured": engine.captured,
-        "notes": said,
-        "peak_mib": torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else None,
-    }
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    return ready.row()
 
 
 def run(
@@ -121,53 +42,112 @@ def run(
     say: Say = silent,
 ) -> dict[str, Any]:
     """Everything that `vmcr2 bench epoch` measures; on a CPU two batches of images, of MNIST alone, unless said."""
+    on_gpu = device.type == "cuda"
+    names = data or (DATA if on_gpu else DATA[:1])
+    sections: dict[str, Any] = {}
+    if on_gpu and first_step.DATA in names:  # before this process takes room on the device
+        sections["first_step"] = first_step.run(device, images=images, say=say)
+    results = [row for name in names for row in _rows(name, device, images, epochs, say)]
+    if on_gpu and real_run.DATA in names:
+        sections["real_run"] = real_run.run(device, results, images=images, say=say)
+    return {"benchmark": "epoch", "environment": environment(device), "results": results} | sections
+
+
+def _rows(name: str, device: torch.device, images: int | None, epochs: int, say: Say) -> list[dict[str, Any]]:
+    """The objectives of one data set, all on the same images."""
+    on_gpu = device.type == "cuda"
+    plain = configuration(name, CE, device)
+    count = images or (None if on_gpu else 2 * plain.optim.batch_size)
+    source = random_source(plain.data.name, count)
     results = []
-    for name in data or (DATA if device.type == "cuda" else DATA[:1]):
-        for with_compile in COMPILED.get(name, (False,)) if device.type == "cuda" else (False,):
-            for title, objective, changes in CONTENDERS:
-                config = recipe(name, objective=objective, compile="yes" if with_compile else "no")
-                config = config.replace(device=device.type, epochs=10**6, **changes)
-                count = images or (None if device.type == "cuda" else 2 * config.optim.batch_size)
-                say(f"{name}, {title}{', compiled' if with_compile else ''}: {count or 'all'} images an epoch")
-                row: dict[str, Any] = {"data": name, "contender": title, "compiled": with_compile}
-                try:
-                    row |= measure(config, source_of(name, count), epochs=epochs, device=device)
-                except RuntimeError as error:  # out of memory: the others go on
-                    row["failed"] = sentence(error)
-                results.append(row)
-    return {"benchmark": "epoch", "environment": environment(device), "results": results}
+    for contender in ROWS[name]:
+        title = contender.title
+        say(f"{name}, {title}: {count or 'all'} images an epoch")
+        row: dict[str, Any] = {"data": name, "contender": title, "compiled": False}
+        try:
+            row |= measure(configuration(name, contender, device), source, epochs=epochs, device=device)
+        except RuntimeError as error:  # out of memory: the others go on
+            row["failed"] = sentence(error)
+        results.append(row)
+    return results
 
 
 def table(record: dict[str, Any]) -> str:
-    """The figures as Markdown, with each objective's ratio to cross-entropy beside it."""
-    headings = [
-        "data",
-        "objective",
-        "images",
-        "s per epoch (min–max)",
-        "/ CE",
-        "ms per step",
-        "to first step, s",
-        "peak MiB",
-    ]
-    lines = [caption(record["environment"]) + ".", "", "| " + " | ".join(headings) + " |", "|---" * len(headings) + "|"]
-    reference: dict[tuple[str, bool], float] = {}
-    for row in record["results"]:
+    """The figures as Markdown, with each objective's ratio to cross-entropy beside it; then what stands beside them."""
+    parts = [caption(record["environment"]) + ".", _table_of_rows(record["results"])]
+    if "first_step" in record:
+        parts.append("The first replayed step of a new process, in seconds after `import torch`:")
+        parts.append(_table_of_first_steps(record["first_step"]))
+    if "real_run" in record:
+        parts.append("A real run against the bench, in images per second:")
+        parts.append(_table_of_runs(record["real_run"]))
+    return "\n\n".join(parts)
+
+
+def _table_of_rows(rows: list[dict[str, Any]]) -> str:
+    headings = ["data", "objective", "images", "s per epoch (min–max)", "/ CE", "ms per step", "to first step, s"]
+    reference = {
+        (row["data"], row["compiled"]): row["seconds_per_epoch"]
+        for row in rows
+        if row["contender"] == CE.title and "failed" not in row
+    }
+    lines = []
+    for row in rows:
         data = row["data"] + (", compiled" if row["compiled"] else "")
         if "failed" in row:
-            lines.append(f"| {data} | {row['contender']} | – | {row['failed']} | – | – | – | – |")
+            lines.append([data, row["contender"], "–", row["failed"], "–", "–", "–", "–"])
             continue
-        seconds = row["seconds_per_epoch"]
-        base = reference.setdefault((row["data"], row["compiled"]), seconds)
-        cells = [
-            data,
-            row["contender"],
-            f"{row['images']:,}",
-            f"{seconds:.4f} ({row['fastest']:.4f}–{row['slowest']:.4f})",
-            f"{seconds / base:.2f}",
-            f"{row['milliseconds_per_step']:.2f}",
-            f"{row['seconds_to_first_step']:.1f}",
-            "–" if row["peak_mib"] is None else f"{row['peak_mib']:.0f}",
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        seconds, base = row["seconds_per_epoch"], reference.get((row["data"], row["compiled"]))
+        lines.append(
+            [
+                data,
+                row["contender"],
+                f"{row['images']:,}",
+                f"{seconds:.4f} ({row['fastest']:.4f}–{row['slowest']:.4f})",
+                "–" if base is None else f"{seconds / base:.2f}",
+                f"{row['milliseconds_per_step']:.2f}",
+                f"{row['seconds_to_first_step']:.1f}",
+                _mib(row),
+            ]
+        )
+    return _markdown([*headings, "peak MiB"], lines)
+
+
+def _table_of_first_steps(rows: list[dict[str, Any]]) -> str:
+    headings = ["data", "objective", "s", "s, nothing compiled before", "peak MiB"]
+    lines = []
+    for row in rows:
+        cells = [row["failed"], "–", "–"] if "failed" in row else []
+        cells = cells or [f"{row['seconds']:.2f}", f"{row['seconds_on_a_new_machine']:.2f}", _mib(row)]
+        lines.append([row["data"], row["contender"], *cells])
+    return _markdown(headings, lines)
+
+
+def _table_of_runs(rows: list[dict[str, Any]]) -> str:
+    headings = ["data", "objective", "real run (min–max)", "bench", "real run / bench", "peak MiB"]
+    lines = []
+    for row in rows:
+        if "failed" in row:
+            lines.append([row["data"], row["contender"], row["failed"], "–", "–", "–"])
+            continue
+        bench, ratio = row.get("bench_images_per_second"), row.get("ratio")
+        lines.append(
+            [
+                row["data"],
+                row["contender"],
+                f"{row['images_per_second']:,.0f} ({row['slowest']:,.0f}–{row['fastest']:,.0f})",
+                "–" if bench is None else f"{bench:,.0f}",
+                "–" if ratio is None else f"{ratio:.2f}",
+                _mib(row),
+            ]
+        )
+    return _markdown(headings, lines)
+
+
+def _mib(row: dict[str, Any]) -> str:
+    return "–" if row["peak_mib"] is None else f"{row['peak_mib']:.0f}"
+
+
+def _markdown(headings: list[str], rows: list[list[str]]) -> str:
+    lines = ["| " + " | ".join(cells) + " |" for cells in (headings, *rows)]
+    return "\n".join([lines[0], "|---" * len(headings) + "|", *lines[1:]])

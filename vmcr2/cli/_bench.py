@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,17 +42,20 @@ def epoch(
     device: Device = "auto",
     threads: Threads = None,
     data: Annotated[
-        list[str] | None, typer.Option(help="A data set; all four on a GPU, mnist on a CPU. Repeatable.")
+        list[str] | None,
+        typer.Option(help="mnist, cifar10, cifar100, cifar100-preact or tiny-imagenet; on a GPU all. Repeatable."),
     ] = None,
     images: Annotated[
         int | None, typer.Option(help="Use fewer images than the data set has; by default two batches on a CPU.")
     ] = None,
 ) -> None:
-    """Time epochs of every objective with the paper's network, on random images of a data set's size.
+    """Time epochs of every objective with the paper's networks, on random images of a data set's size.
+
+    On a GPU also the first replayed step of a new process (with cifar100), and a real run (with tiny-imagenet).
 
     \b
     vmcr2 bench epoch --json benchmarks/results/epoch-h200.json
-    vmcr2 bench epoch --data cifar100
+    vmcr2 bench epoch --data cifar100 --data cifar100-preact
     """
     from ..bench import epoch as bench
 
@@ -99,13 +103,17 @@ def check(
     against: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Compare with this record; by default the committed one.")
     ] = None,
+    against_epochs: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="On a GPU: compare epochs with this record of bench epoch.")
+    ] = None,
     wide: Annotated[
         bool, typer.Option("--wide", help="Only wide bounds that hold on any CPU; needs no record.")
     ] = False,
 ) -> None:
     """Fail (exit code 1) if a ratio of times, or a peak of memory, is more than 5 % worse than the committed record.
 
-    The noise that the quartiles show is allowed too. What is worse is measured again, up to three times.
+    The noise that the quartiles show is allowed too. What is worse is measured again, up to three times. On a GPU the
+    ratios are those of the objectives, and of a short set of epochs.
 
     \b
     vmcr2 bench check                                # in a checkout, on a machine like that of the record
@@ -118,24 +126,49 @@ def check(
     if wide:
         verdicts = bench.floors()
     else:
-        path = against or bench.committed_for(chosen)
-        try:
-            committed = bench.read_record(path)
-        except OSError as error:
-            raise UserError(f"cannot read {path}: run it in a checkout, or give a record with --against") from error
-        except ValueError as error:
-            raise UserError(f"{path} is not a record of `vmcr2 bench objectives --json`") from error
-        typer.echo(f"Against {path.name}: {bench.about(committed)}.")
-        record, verdicts = bench.run(chosen, committed, say=_say)
-        typer.echo(f"Now: {bench.about(record)}.")
+        record, verdicts = _against_records(chosen, against, against_epochs)
         if json_ is not None:
             _write(record, json_)
     for verdict in verdicts:
         typer.echo(verdict.line())
-    worse = sum(not verdict.holds for verdict in verdicts)
-    typer.echo(f"{len(verdicts)} compared, {worse} worse.")
-    if worse or not verdicts:
+    compared = [verdict for verdict in verdicts if verdict.compared]
+    worse = sum(not verdict.holds for verdict in compared)
+    new = len(verdicts) - len(compared)
+    typer.echo(f"{len(compared)} compared, {worse} worse{f', {new} without a record' if new else ''}.")
+    if worse or not compared:
         raise typer.Exit(1)
+
+
+def _against_records(
+    device: torch.device, against: Path | None, against_epochs: Path | None
+) -> tuple[dict[str, Any], list[Any]]:
+    """The objectives, and on a GPU epochs too. Both records are read before anything is measured."""
+    from ..bench import check, epoch_check
+
+    path, epochs_path = against or check.committed_for(device), against_epochs or epoch_check.COMMITTED
+    if device.type != "cuda" and against_epochs is not None:
+        raise UserError("--against-epochs acts on a GPU only: leave it out")
+    committed = _read(path, check.read_record, "objectives", "--against")
+    typer.echo(f"Against {path.name}: {check.about(committed)}.")
+    epochs: dict[str, Any] | None = None
+    if device.type == "cuda":
+        epochs = _read(epochs_path, epoch_check.read_record, "epoch", "--against-epochs")
+        typer.echo(f"Epochs against {epochs_path.name}: {check.about(epochs)}.")
+    record, verdicts = check.run(device, committed, say=_say)
+    if epochs is not None:
+        record["epochs"], more = epoch_check.run(device, epochs, say=_say)
+        verdicts += more
+    typer.echo(f"Now: {check.about(record)}.")
+    return record, verdicts
+
+
+def _read(path: Path, read: Callable[[Path], dict[str, Any]], benchmark: str, option: str) -> dict[str, Any]:
+    try:
+        return read(path)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: run it in a checkout, or give a record with {option}") from error
+    except ValueError as error:
+        raise UserError(f"{path} is not a record of `vmcr2 bench {benchmark} --json`") from error
 
 
 def _say(text: str) -> None:

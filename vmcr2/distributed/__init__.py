@@ -12,4 +12,4 @@ from ._ranks import (
     joined as joined,
     leave_together as leave_together,
 )
-from ._whole_batch import WholeBatch as WholeBatch, in_whole_batch as in_whole_batch
+from ._whole_batch import WholeBatch as WholeBatch, in_whole_batch as in_whole_batch, rows_before as rows_before

@@ -18,14 +18,20 @@ from torch.overrides import TorchFunctionMode
 
 from ._norm import global_batch_norm
 
-_ENTERED: ContextVar[int] = ContextVar("entered", default=0)
+_ENTERED: ContextVar[WholeBatch | None] = ContextVar("entered", default=None)
 _DROPOUTS = (functional.dropout, functional.dropout1d, functional.dropout2d, functional.dropout3d)
 _DRAWN_LIKE = (torch.randn_like, torch.rand_like)
 
 
 def in_whole_batch() -> bool:
     """Whether a network computes its share of a batch now: kernels that see only the share must not be used."""
-    return _ENTERED.get() > 0
+    return _ENTERED.get() is not None
+
+
+def rows_before() -> int:
+    """The rows of the batch before this process's share: kernels that draw for a row by its place add it; else 0."""
+    entered = _ENTERED.get()
+    return 0 if entered is None else entered.start
 
 
 class WholeBatch(TorchFunctionMode):
@@ -41,12 +47,12 @@ class WholeBatch(TorchFunctionMode):
         self.start, self.rows, self.total = share.start, share.stop - share.start, total
 
     def __enter__(self) -> Any:
-        _ENTERED.set(_ENTERED.get() + 1)
+        self._before = _ENTERED.set(self)
         return super().__enter__()  # type: ignore[no-untyped-call]
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)  # type: ignore[no-untyped-call]
-        _ENTERED.set(_ENTERED.get() - 1)
+        _ENTERED.reset(self._before)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Torch calls it with every function."""

@@ -27,8 +27,9 @@ from ._classes import (
     HardClasses as HardClasses,
     SoftClasses as SoftClasses,
     class_capacity as class_capacity,
+    safe_reciprocal as safe_reciprocal,
 )
-from ._dictionary_rate import expansion_with_gradients as expansion_with_gradients
+from ._dictionary_rate import expansion_gradients as expansion_gradients
 from ._eigen import add_moments as add_moments, pseudo_random as pseudo_random
 from ._inputs import (
     check_count as check_count,
@@ -38,6 +39,7 @@ from ._inputs import (
     read_classes as read_classes,
     unit_features as unit_features,
 )
+from ._inverses import ClassMoments as ClassMoments, by_kernels as by_kernels
 from ._linalg import (
     Guard as Guard,
     attach_gradient as attach_gradient,
@@ -49,11 +51,11 @@ from ._linalg import (
 from ._logdets import (
     carried_compression as carried_compression,
     compression as compression,
+    compression_gradient as compression_gradient,
     compression_with_gradient as compression_with_gradient,
     expansion as expansion,
     expansion_gradient as expansion_gradient,
     expansion_with_gradient as expansion_with_gradient,
-    hard_compression as hard_compression,
 )
 from ._mismatch import Scalar as Scalar, atom_terms as atom_terms, model_coordinates as model_coordinates
 from ._own_atoms import (

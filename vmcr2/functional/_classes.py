@@ -90,6 +90,11 @@ class HardClasses:
         if self._sums_by_product(self.labels):
             self.indicator()
 
+    def tensors(self) -> list[Tensor]:
+        """All that :meth:`look_ahead` computes: what a recorded step must find in its place."""
+        held = [self.labels, self._counts, self.sizes, self.proportions, self._places, self._indicator]
+        return [tensor for tensor in held if tensor is not None] + [part for group in self._groups for part in group]
+
     def _sums_by_product(self, x: Tensor) -> bool:
         return x.is_cuda and self.num_classes * self.num_samples <= INDICATOR_FLOATS
 
@@ -121,11 +126,12 @@ class HardClasses:
     def padded(self, size: int) -> ClassGroup:
         """All classes in one group of ``size`` rows each; of a larger class, the first rows."""
         every = torch.arange(self.num_classes, device=self.labels.device)
-        return self._group(every, size, *self._sorted())
+        order, starts, _ = self.sorted()
+        return self._group(every, size, order, starts)
 
-    def _sorted(self) -> tuple[Tensor, Tensor]:
-        """The rows in the order of their classes, and where each class starts."""
-        return torch.argsort(self.labels, stable=True), self._counts.cumsum(0) - self._counts
+    def sorted(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The rows in the order of their classes, where each class starts, and how many rows it has."""
+        return torch.argsort(self.labels, stable=True), self._counts.cumsum(0) - self._counts, self._counts
 
     def _grouped(self, guard: Guard) -> list[ClassGroup]:
         if guard.static(self.labels):
@@ -135,7 +141,7 @@ class HardClasses:
             # a class above its capacity is flagged; its samples, and vacant rows, still need a place that exists
             self._places = whole.places(self.num_samples).clamp(0, whole.rows.numel() - 1)
             return [whole]
-        order, starts = self._sorted()
+        order, starts, _ = self.sorted()
         groups = []
         counts = self._counts.tolist()
         present = sorted((j for j in range(self.num_classes) if counts[j]), key=lambda j: -counts[j])
@@ -189,6 +195,10 @@ class SoftClasses:
 
     def look_ahead(self, guard: Guard) -> None:
         """Nothing to compute for memberships."""
+
+    def tensors(self) -> list[Tensor]:
+        """All that it holds."""
+        return [self.membership, self.sizes, self.proportions]
 
     def add_sums(self, table: Tensor, weights: Tensor, x: Tensor) -> Tensor:
         """``table`` + weights_j · Σ_i Π_ij x_i: (k, n), (k,), (m, n) -> (k, n)."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ._inverses import by_kernels, invert_by_sweeps, padded, report_pivots
 from ._linalg import Guard, cholesky_inverse, factor_identity_plus, logdet
 
 
@@ -52,6 +53,26 @@ def expansion_with_gradients(
         leverage = half.square().sum(0)
     rates = DictionaryRate(0.5 * logdet(factor), leverage, whole.mul_(c * mixture))
     return DictionaryRate(*(part.to(dictionary.dtype) for part in rates))
+
+
+def expansion_gradients(
+    dictionary: Tensor, codes: Tensor, proportions: Tensor, c: float, guard: Guard
+) -> DictionaryRate:
+    """R^v's gradients for a training step, whose ``value`` may be NaN: it is not needed.
+
+    On a GPU an inverse by sweeps: it keeps few multiprocessors busy, and the network runs beside it.
+    """
+    if not (guard.static(dictionary) and by_kernels(dictionary)):
+        return expansion_with_gradients(dictionary, codes, proportions, c, guard)
+    d = len(dictionary)
+    mixture = codes @ proportions
+    matrix = torch.eye(padded(d), device=dictionary.device)
+    matrix[:d, :d].addmm_(dictionary * mixture, dictionary.T, alpha=c)
+    inverse = invert_by_sweeps(matrix.unsqueeze(0))[0, :d, :d]
+    report_pivots(inverse, guard)
+    whole = inverse @ dictionary
+    leverage = (whole * dictionary).sum(0)
+    return DictionaryRate(leverage.new_full((), torch.nan), leverage, whole.mul_(c * mixture))
 
 
 def own_compression_value(own_codes: Tensor, proportions: Tensor, c: float) -> Tensor:

@@ -24,7 +24,7 @@ _asked: ContextVar[str | None] = ContextVar("asked", default=None)
 
 # A single matrix of this size or larger is inverted by products, if values are not checked: 500×500 took 0.27 ms on an
 # H200, and 0.36 ms by a Cholesky factor, a solve and a product. Small ones and batches are faster by Cholesky.
-_NEWTON_FROM = 256
+NEWTON_FROM = 256
 
 # The fewest rows of a strip of a symmetric product on a CPU.
 _STRIP = 32
@@ -105,6 +105,11 @@ def products_as_asked() -> AbstractContextManager[None]:
     if torch.compiler.is_compiling():
         return nullcontext()
     return _products("highest", _asked.get() or "highest")
+
+
+def products_in_tf32() -> AbstractContextManager[None]:
+    """For operands that were split so that TF32 loses nothing that matters."""
+    return _products(torch.get_float32_matmul_precision(), "high")
 
 
 @contextmanager
@@ -191,11 +196,16 @@ def cholesky_inverse(factor: Tensor) -> Tensor:
 
 def inverse_identity_plus(left: Tensor, guard: Guard, alpha: float) -> Tensor:
     """(I + α·LLᵀ)⁻¹ without the log-det, of L (n, p) whose p columns have at most unit length."""
-    if not (guard.static(left) and left.ndim == 2 and len(left) >= _NEWTON_FROM):
+    if not (guard.static(left) and left.ndim == 2 and len(left) >= NEWTON_FROM):
         return cholesky_inverse(factor_identity_plus(left, guard, alpha))
     inverse, residual = newton_inverse(_identity_plus(left, left, alpha), 1.0 + alpha * left.shape[1])
-    guard.report(~(residual < 0.1), lambda: "I + α·ZᵀZ could not be inverted: use unit rows in z, or a larger eps_sq")
+    report_residual(residual, guard)
     return inverse
+
+
+def report_residual(residual: Tensor, guard: Guard) -> None:
+    """Newton's iteration did not come near the inverse."""
+    guard.report(~(residual < 0.1), lambda: "I + α·ZᵀZ could not be inverted: use unit rows in z, or a larger eps_sq")
 
 
 def newton_inverse(matrix: Tensor, largest: float) -> tuple[Tensor, Tensor]:

@@ -13,13 +13,16 @@ import torch
 from torch import Tensor
 
 from ._classes import Classes, ClassGroup, HardClasses, SoftClasses, safe_reciprocal
+from ._inverses import by_kernels, inverses_of_identity_plus, newton_inverse_identity_plus
 from ._linalg import (
+    NEWTON_FROM,
     Guard,
     attach_gradient,
     cholesky_inverse,
     factor_identity_plus,
     inverse_identity_plus,
     logdet,
+    report_residual,
     wants_gradient,
 )
 
@@ -60,7 +63,12 @@ def expansion_gradient(z: Tensor, eps_sq: float, guard: Guard) -> Tensor:
     m, d = z.shape
     alpha = d / (m * eps_sq)
     use_gram = _smaller_side_is_gram(m, d, "auto")
-    inverse = inverse_identity_plus(z if use_gram else z.T, guard, alpha).mul_(alpha)
+    if guard.static(z) and by_kernels(z) and not use_gram and d >= NEWTON_FROM:
+        inverse, residual = newton_inverse_identity_plus(z, alpha)
+        report_residual(residual, guard)
+    else:
+        inverse = inverse_identity_plus(z if use_gram else z.T, guard, alpha)
+    inverse = inverse * alpha
     wide = z.to(inverse.dtype)
     return (inverse @ wide if use_gram else wide @ inverse).to(z.dtype)
 
@@ -119,6 +127,31 @@ def hard_compression(
     for _ in parts:
         pass
     return value, z[:0]
+
+
+def compression_gradient(
+    z: Tensor,
+    classes: HardClasses,
+    eps_sq: float,
+    guard: Guard,
+    inverses: Tensor | None = None,
+    scales: Tensor | None = None,
+) -> Tensor:
+    """(c/m) S_j⁻¹z_i of each sample's class, (m, d), which is ∂R_c/∂Z; c = d/ε².
+
+    ``inverses`` X_j (k, D, D), D ≥ d, and ``scales`` c/n_j (k,) add other rows to the classes, as in
+    :func:`carried_compression`: S_j = X_j⁻¹ + (c/n_j)Z_jᵀZ_j.
+    """
+    m, d = z.shape
+    by_batch = inverses is None
+    if by_batch and not (guard.static(z) and by_kernels(z) and classes.static_size() <= d):
+        return hard_compression(z, classes, eps_sq, "auto", guard, with_gradient=True)[1]
+    (group,) = classes.groups(guard)
+    scales = d / eps_sq * safe_reciprocal(classes.sizes) if scales is None else scales
+    P = group.gather(z)
+    W = P if inverses is None else P @ inverses[:, :d, :d]  # S⁻¹Pᵀ = Wᵀ(I + scale·PWᵀ)⁻¹, of W = PX
+    inner = inverses_of_identity_plus(W * scales[group.classes, None, None], P, guard)
+    return classes.collect([inner @ W], d).mul_(d / eps_sq / m)
 
 
 def carried_compression(

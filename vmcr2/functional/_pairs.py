@@ -16,8 +16,12 @@ class Pairs(Protocol):
     """The part of the mismatch that depends on the features only: it is the same before and after a step on Γ and Â."""
 
     @property
+    def norms(self) -> Tensor:
+        """‖Ĉ_j‖_F per class, (k,)."""
+
+    @property
     def energy(self) -> Tensor:
-        """‖Ĉ_j‖_F² per class, (k,)."""
+        """Its square."""
 
     @property
     def penalty(self) -> Tensor:
@@ -51,24 +55,28 @@ class HardPairs:
         self.members = [group.gather(z) for group in self.groups]
         with products_as_asked():
             self._products = [P @ P.mT if self._by_gram(P) else P.mT @ P for P in self.members]
-        self._squares = z.new_zeros(classes.num_classes)
+        self._norms = z.new_zeros(classes.num_classes)
         for group, product in zip(self.groups, self._products, strict=True):
-            self._squares.index_copy_(0, group.classes, product.square().sum((1, 2)))
+            self._norms.index_copy_(0, group.classes, torch.linalg.vector_norm(product, dim=(1, 2)))
         self._per_row = safe_reciprocal(classes.sizes - 1.0 if debias else classes.sizes)
 
     def _by_gram(self, members: Tensor) -> bool:
         return members.shape[1] <= self.z.shape[1]
 
     @property
+    def norms(self) -> Tensor:
+        return self._norms / self.classes.sizes.clamp_min(1.0)  # 0 of an absent class
+
+    @property
     def energy(self) -> Tensor:
-        return self._squares * safe_reciprocal(self.classes.sizes).square()
+        return self.norms.square()
 
     @property
     def penalty(self) -> Tensor:
         if not self.debias:
             return (self.classes.proportions * self.energy).sum()
         row_energies = self.z.square().sum(1, keepdim=True).square()
-        others = self._squares - self.classes.sum(row_energies).squeeze(1)
+        others = self._norms.square() - self.classes.sum(row_energies).squeeze(1)
         return (others * self._per_row).sum() / len(self.z)
 
     @property
@@ -98,6 +106,10 @@ class SoftPairs(NamedTuple):
     energy: Tensor
     penalty: Tensor
     moment_products: Tensor
+
+    @property
+    def norms(self) -> Tensor:
+        return self.energy.sqrt()
 
 
 def _soft(z: Tensor, classes: SoftClasses, debias: bool) -> SoftPairs:

@@ -30,7 +30,6 @@ def dictionary_rate(problem: Problem, largest: Tensor, nu: Scalar) -> Tensor:
 
     ``largest`` is max_l |Â_lj|, (k,). 0 where L_Γ = 0 (all codes zero).
     """
-    per_class = problem.pairs.energy.sqrt() * largest + largest.square()
-    lipschitz = 4.0 * problem.weight * (problem.classes.proportions * per_class).sum()
-    moving = lipschitz > 0
-    return torch.where(moving, nu / torch.where(moving, lipschitz, 1.0), 0.0)
+    per_class = (problem.pairs.norms + largest) * largest
+    lipschitz = 4.0 * problem.weight * torch.dot(problem.classes.proportions, per_class)
+    return torch.where(lipschitz > 0, nu / lipschitz, 0.0)

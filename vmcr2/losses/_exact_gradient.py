@@ -15,23 +15,28 @@ from ..functional import (
     SoftClasses,
     carried_compression,
     compression,
+    compression_gradient,
     expansion_gradient,
-    hard_compression,
 )
 from ._branch_guard import BranchGuard
+from ._carried import CarriedAhead
 
 
-def exact_gradient(z: Tensor, classes: Classes, eps_sq: float, guard: Guard, memory: Tensor | None = None) -> Tensor:
+def exact_gradient(
+    z: Tensor, classes: Classes | CarriedAhead, eps_sq: float, guard: Guard, memory: Tensor | None = None
+) -> Tensor:
     """∂(R_c − R)/∂z of checked rows no longer than 1; R_c with ``memory`` as in :func:`carried_compression`."""
     with Aside(z) as side:
         branch = BranchGuard(z, guard)
         by_expansion = expansion_gradient(z, eps_sq, branch.guard)
-    if isinstance(classes, SoftClasses):
+    if isinstance(classes, CarriedAhead):
+        by_compression = compression_gradient(z, classes.classes, eps_sq, guard, classes.inverses, classes.scales)
+    elif isinstance(classes, SoftClasses):
         by_compression = _soft_compression_gradient(z, classes, eps_sq, guard)
     elif memory is not None:
         by_compression = carried_compression(z, memory, classes, eps_sq, guard)[1]
     else:
-        by_compression = hard_compression(z, classes, eps_sq, "auto", guard, with_gradient=True)[1]
+        by_compression = compression_gradient(z, classes, eps_sq, guard)
     side.join()
     branch.report()
     return by_compression - by_expansion

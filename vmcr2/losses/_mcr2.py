@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -12,6 +15,7 @@ from ..functional import (
     HardClasses,
     RateTerms,
     attach_gradient,
+    by_kernels,
     carried_compression,
     check_count,
     check_positive,
@@ -23,6 +27,7 @@ from ..functional import (
     unit_features,
 )
 from ._bounded import EXACT, bounded, check_max_gradient
+from ._carried import CarriedAhead, CarriedStatistics
 from ._exact_gradient import exact_gradient
 from ._memory import RememberedFeatures
 from ._watch import CollapseWatch
@@ -104,6 +109,9 @@ class MCR2Loss(RememberedFeatures):
             if dim is None:
                 raise ValueError("dim is missing: memory needs the features' dimension, MCR2Loss(k, memory=…, dim=d)")
             self._make_memory(memory, dim)
+        self._keeps_statistics = False
+        self._max_batch_class_size: int | None = None
+        self._statistics: CarriedStatistics | None = None
         self._gathering = Gathering(gather)
         self._watch = CollapseWatch()
 
@@ -143,7 +151,7 @@ class MCR2Loss(RememberedFeatures):
         return rates_of(z, classes, self.eps_sq, "auto", guard)
 
     @full_precision
-    def surrogate(self, z: Tensor, labels: Tensor, ahead: Classes | None = None) -> Tensor:
+    def surrogate(self, z: Tensor, labels: Tensor, ahead: Classes | CarriedAhead | None = None) -> Tensor:
         """The loss for a training step: the same gradient in z, but its value is 0, which saves the log-dets.
 
         With ``normalize=False`` rows must not be longer than 1. ``ahead`` is what :meth:`look_ahead` gave for these
@@ -156,30 +164,80 @@ class MCR2Loss(RememberedFeatures):
         # quick: NaN makes a factorisation fail, which sets the flag
         outputs, z = z, unit_features(z, guard, self.normalize, self.dim, quick=True)
         with torch.no_grad():
-            x = z.detach()
-            rows = len(x) + (self.memory if remembers else 0)
-            # computed ahead in another precision or mode: compute it again
-            if ahead is None or ahead.sizes.dtype != x.dtype or ahead.num_samples != rows:
-                ahead = self._classes(labels, x, guard, remembers)
-            if remembers and isinstance(ahead, HardClasses):
-                gradient = exact_gradient(x, ahead, self.eps_sq, guard, self.memory_features.to(x.dtype))
-                self._remember(x, ahead.labels[self.memory :])
-            else:
-                gradient = exact_gradient(x, ahead, self.eps_sq, guard)
+            gradient = self._gradient(z.detach(), labels, ahead, guard, remembers)
             if self.training:
-                gradient = bounded(gradient, outputs, x, self.normalize, self.max_gradient)
+                gradient = bounded(gradient, outputs, z.detach(), self.normalize, self.max_gradient)
         return attach_gradient(z.new_zeros(()), z, gradient)
 
-    def look_ahead(self, labels: Tensor) -> Classes:
-        """What :meth:`surrogate` needs from the labels only; it can be computed while the network still computes z."""
+    def _gradient(
+        self, x: Tensor, labels: Tensor, ahead: Classes | CarriedAhead | None, guard: Guard, remembers: bool
+    ) -> Tensor:
+        """In the features, which are then remembered."""
+        if isinstance(ahead, CarriedAhead):
+            gradient = exact_gradient(x, ahead, self.eps_sq, guard)
+            self._remember(x, ahead.classes.labels)
+            return gradient
+        rows = len(x) + (self.memory if remembers else 0)
+        # computed ahead in another precision or mode: compute it again
+        if ahead is None or ahead.sizes.dtype != x.dtype or ahead.num_samples != rows:
+            ahead = self._classes(labels, x, guard, remembers)
+        if not (remembers and isinstance(ahead, HardClasses)):
+            return exact_gradient(x, ahead, self.eps_sq, guard)
+        gradient = exact_gradient(x, ahead, self.eps_sq, guard, self.memory_features.to(x.dtype))
+        self._remember(x, ahead.labels[self.memory :])
+        return gradient
+
+    @full_precision
+    def look_ahead(self, labels: Tensor) -> Classes | CarriedAhead:
+        """What :meth:`surrogate` needs from the labels and the memory; it can be computed before z is known."""
         labels = self._gathering.labels(labels)
         guard = Guard(self.validate, self.fault)
         remembers = self._remembers()
         with torch.no_grad():
             like = torch.empty(len(labels), 0, device=labels.device)
+            if remembers and (statistics := self._carried(guard)) is not None:
+                batch = read_classes(labels, like, self.num_classes, guard, self._max_batch_class_size)
+                if isinstance(batch, HardClasses):
+                    batch.look_ahead(guard)
+                    return statistics.look_ahead(batch, float(self.dim or 0) / self.eps_sq)
             classes = self._classes(labels, like, guard, remembers)
             classes.look_ahead(guard)
         return classes
+
+    def keep_statistics(self, max_batch_class_size: int | None) -> None:
+        """From now on :meth:`look_ahead` keeps class statistics of the memory, where there are kernels for it.
+
+        ``max_batch_class_size``: as ``max_class_size``, of a batch without the memory.
+        """
+        self._keeps_statistics, self._max_batch_class_size = self.memory > 0, max_batch_class_size
+
+    def _carried(self, guard: Guard) -> CarriedStatistics | None:
+        """The memory's statistics, where shapes are fixed and there are kernels for them."""
+        if not (self._keeps_statistics and guard.static(self.memory_features) and by_kernels(self.memory_features)):
+            return None
+        if self._statistics is None:
+            self._statistics = CarriedStatistics(self.memory_features, self.memory_labels, self.num_classes)
+        return self._statistics
+
+    def refresh_statistics(self) -> None:
+        """Compute them again from the memory: rounding has added up, or somebody wrote to the memory."""
+        if self._statistics is not None:
+            self._statistics.refresh()
+
+    def _write(self, places: Tensor, features: Tensor, labels: Tensor) -> None:
+        if self._statistics is None:
+            super()._write(places, features, labels)
+        else:
+            self._statistics.replace(places, features, labels)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> MCR2Loss:
+        super()._apply(fn, recurse)
+        self._statistics = None  # of the memory before it was moved
+        return self
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self.refresh_statistics()
 
     def _remembers(self) -> bool:
         return self.memory > 0 and self.training and torch.is_grad_enabled()

@@ -27,6 +27,9 @@ class RememberedFeatures(PreciseBuffers):
         sound = torch.isfinite(z.sum(1))  # a row with NaN would spoil all later steps: its place stays empty
         places = (self.memory_next + torch.arange(len(z), device=z.device)) % places_in_all
         features = torch.where(sound.unsqueeze(1), z, 0.0).to(self.memory_features.dtype)
-        self.memory_features.index_copy_(0, places, features)
-        self.memory_labels.index_copy_(0, places, torch.where(sound, labels, -1))
+        self._write(places, features, torch.where(sound, labels, -1))
         self.memory_next.add_(len(z)).remainder_(places_in_all)
+
+    def _write(self, places: Tensor, features: Tensor, labels: Tensor) -> None:
+        self.memory_features.index_copy_(0, places, features)
+        self.memory_labels.index_copy_(0, places, labels)

@@ -25,7 +25,7 @@ from ..functional import (
     dictionary_gradient,
     dictionary_rate,
     expansion_gradient,
-    expansion_with_gradients,
+    expansion_gradients,
     find_own_atoms,
     keep_finite,
     model_coordinates,
@@ -47,6 +47,12 @@ class Ahead(NamedTuple):
     classes: Classes
     prepared: Prepared | OwnPrepared
 
+    def tensors(self) -> list[Tensor]:
+        """All that it holds where shapes are fixed, which is where it is kept from step to step."""
+        if isinstance(self.prepared, OwnPrepared):
+            raise TypeError("the shapes of a class's own atoms depend on values")
+        return [*self.classes.tensors(), *self.prepared]
+
 
 def prepare(
     atoms: Atoms, classes: Classes, *, c: float, weight: Scalar, nu_codes: Scalar, cap_codes_step: bool, guard: Guard
@@ -65,7 +71,7 @@ def prepare(
         )
     with Aside(dictionary, lane=3) as side:
         terms = atom_terms(dictionary, codes, classes.proportions, classes.num_samples)
-    rates = expansion_with_gradients(dictionary, codes, classes.proportions, c, guard)
+    rates = expansion_gradients(dictionary, codes, classes.proportions, c, guard)
     side.join()
     return prepare_step(
         codes, classes, rates, terms, c=c, weight=weight, nu_codes=nu_codes, cap_codes_step=cap_codes_step
@@ -79,13 +85,15 @@ def take_step(
     rate: Callable[[], Tensor],
     project: Callable[[Tensor], Tensor],
 ) -> Atoms:
-    """The rest of the step, on a checked problem. ``rate`` is called as late as possible: it may wait for a lane."""
+    """The rest of the step, on a checked problem; callers :func:`keep_finite` its result.
+
+    ``rate`` is called as late as possible: it may wait for a lane.
+    """
     z, classes = problem.z, problem.classes
     dictionary, codes = atoms
     if isinstance(prepared, OwnPrepared):
         gradient, new_codes = move_by_own_atoms(problem, dictionary, codes, prepared, project)
-        new_dictionary = move_dictionary(dictionary, gradient, rate())
-        return keep_finite(atoms, Atoms(new_dictionary, new_codes), problem.guard)
+        return Atoms(move_dictionary(dictionary, gradient, rate()), new_codes)
     with products_as_asked():
         coordinates = z @ dictionary
         squares = coordinates.square()
@@ -94,7 +102,7 @@ def take_step(
         gradient = dictionary_gradient(prepared, classes, z, coordinates)
     new_dictionary = move_dictionary(dictionary, gradient, rate())
     moving.join()
-    return keep_finite(atoms, Atoms(new_dictionary, new_codes), problem.guard)
+    return Atoms(new_dictionary, new_codes)
 
 
 def step_and_gradient(
@@ -129,6 +137,11 @@ def step_and_gradient(
         return rate
 
     new = take_step(problem, atoms, prepared, joined_rate, project)
+    third = BranchGuard(z, guard)
+    with Aside(z, lane=2) as checking:
+        kept = keep_finite(atoms, new, third.guard)
+    if not z.is_cuda:  # a GPU does not wait: if the step is not finite, the gradient is not either, and is noticed
+        new = kept
     own = find_own_atoms(*new, classes)
     if own is not None:
         gradient = residuals_by_own_atoms(problem.pairs, own)[0].mul_(scale)
@@ -140,6 +153,7 @@ def step_and_gradient(
         with products_as_asked():
             gradient = torch.addmm(by_pairs, model, new.dictionary.T)
     expanding.join()
-    first.report()
-    second.report()
-    return new, gradient if by_rate is None else gradient.sub_(by_rate)
+    checking.join()
+    for branch in (first, second, third):
+        branch.report()
+    return kept, gradient if by_rate is None else gradient.sub_(by_rate)

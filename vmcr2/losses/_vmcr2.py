@@ -20,6 +20,7 @@ from ..functional import (
     check_positive,
     dictionary_rate,
     full_precision,
+    keep_finite,
     read_classes,
     terms_of,
     terms_with_gradient,
@@ -249,7 +250,9 @@ class VMCR2Loss(SelfLatchingAtoms):
             self._latch_if_due(problem.z.detach(), labels)
             prepared = self._prepared(problem.classes)
             rate = dictionary_rate(problem, prepared.largest, self.scalars.device("nu_dictionary", problem.z.dtype))
-            self._move(take_step(problem, self._atoms(problem.z), prepared, lambda: rate, self._project))
+            atoms = self._atoms(problem.z)
+            new = take_step(problem, atoms, prepared, lambda: rate, self._project)
+            self._move(keep_finite(atoms, new, problem.guard))
 
     def _prepared(self, classes: Classes) -> Prepared | OwnPrepared:
         like = classes.sizes

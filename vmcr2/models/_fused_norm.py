@@ -1,8 +1,8 @@
-"""BatchNorm and the operations after it as one: Triton kernels for training on a GPU, torch's own everywhere else."""
+"""BatchNorm and the operations around it as one: Triton kernels for training on a GPU, torch's own everywhere else."""
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -10,174 +10,165 @@ from torch.nn.functional import max_pool2d, relu
 
 from .._shared import fits_triton
 from ..distributed import in_whole_batch
-
-_BLOCK = 2048
-_ROWS = 64
-_CHANNELS = 64  # per program that sums over rows
-_FEW = 16  # channels per program that adds up the parts: more programs, and each reads all parts at once
-_PARTS = 256
-_PROGRAMS = 1024
-"""A sum over samples is split into so many programs (parts × blocks of channels): eight per multiprocessor, so that
-loads overlap."""
+from ._norm_passes import CHANNELS, Norm, Upstream, backward_pass, normalised, statistics
+from ._pool_passes import pool_backward_pass, pooled
+from ._small_norm_passes import is_small, small_backward_pass, small_forward_pass
 
 
-def norm_relu(norm: nn.BatchNorm2d, x: Tensor, residual: Tensor | None = None) -> Tensor:
+def norm_relu(norm: Norm, x: Tensor, residual: Tensor | None = None) -> Tensor:
     """relu(norm(x) + residual)."""
+    return norm_relu_twice(norm, x, residual)[0]
+
+
+def norm_relu_twice(norm: Norm, x: Tensor, residual: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """relu(norm(x) + residual) for two readers: the kernels add up their gradients, autograd need not."""
     if fusable(norm, x):
-        return _apply(norm, x, residual, pool=False)
+        y, again = _apply(norm, x, Wanted(twice=True), residual=residual)
+        return y, again
     out = norm(x)
-    return relu(out if residual is None else out + residual)
+    y = relu(out if residual is None else out + residual)
+    return y, y
 
 
-def norm_alone(norm: nn.BatchNorm2d, x: Tensor) -> Tensor:
+def add_norm_relu(norm: Norm, a: Tensor, b: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """x = a + b, and relu(norm(x)) for two readers. One pass adds and sums up; x's gradient is added in the kernels.
+
+    ``a`` may be overwritten by x.
+    """
+    if fusable(norm, a):
+        y, again, x = _apply(norm, a, Wanted(twice=True, total=True), addend=b)
+        return x, y, again
+    if b is not None:
+        a += b
+    y = relu(norm(a))
+    return a, y, y
+
+
+def norm_alone(norm: Norm, x: Tensor) -> Tensor:
     """norm(x)."""
     if fusable(norm, x):
-        return _apply(norm, x, None, pool=False, rectify=False)
+        return _apply(norm, x, Wanted(rectify=False))[0]
     return cast(Tensor, norm(x))
 
 
 def norm_relu_pool(norm: nn.BatchNorm2d, x: Tensor) -> Tensor:
     """max_pool2d(relu(norm(x)), 3, stride 2, padding 1)."""
     if fusable(norm, x) and x.shape[2] % 2 == 0 and x.shape[3] % 2 == 0:
-        return _apply(norm, x, None, pool=True)
+        return _apply(norm, x, Wanted(pool=True))[0]
     return max_pool2d(relu(norm(x)), kernel_size=3, stride=2, padding=1)
 
 
-def fusable(norm: nn.BatchNorm2d, x: Tensor) -> bool:
+def fusable(norm: Norm, x: Tensor) -> bool:
     """Whether the kernels apply: training on a GPU, channels last, 2ⁿ channels, statistics as torch keeps them."""
     channels = x.shape[1]
     return (
         fits_triton(x)
         and not in_whole_batch()  # the kernels' statistics are of this process's rows
+        and type(norm) in (nn.BatchNorm1d, nn.BatchNorm2d)  # not one that synchronises processes
         and norm.training
         and norm.affine
         and norm.track_running_stats
         and norm.momentum is not None
-        and channels >= _CHANNELS
+        and channels >= CHANNELS
         and channels & (channels - 1) == 0
-        and x.is_contiguous(memory_format=torch.channels_last)
+        and x.numel() > channels  # a single row has no variance, and torch says so
+        and _is_dense(x)
     )
 
 
-def _apply(norm: nn.BatchNorm2d, x: Tensor, residual: Tensor | None, *, pool: bool, rectify: bool = True) -> Tensor:
-    if residual is not None:
-        residual = residual.to(x.dtype).contiguous(memory_format=torch.channels_last)
-    applied = FusedNorm.apply(x, residual, norm.weight, norm.bias, norm, rectify, pool)  # type: ignore[no-untyped-call]
-    return cast(Tensor, applied)
+def _is_dense(x: Tensor) -> bool:
+    """Whether the memory is a matrix of rows and channels, without gaps."""
+    if x.ndim == 4:
+        return x.is_contiguous(memory_format=torch.channels_last)
+    return x.ndim == 2 and x.is_contiguous()
+
+
+def _dense(x: Tensor, like: Tensor) -> Tensor:
+    format_ = torch.channels_last if like.ndim == 4 else torch.contiguous_format
+    return x.to(like.dtype).contiguous(memory_format=format_)
+
+
+class Wanted(NamedTuple):
+    """What a call of the fused norm computes."""
+
+    rectify: bool = True
+    """ReLU at the end."""
+    pool: bool = False
+    """Max-pooling after it."""
+    twice: bool = False
+    """The output for two readers."""
+    total: bool = False
+    """The normalised tensor itself too, for what goes past the norm."""
+
+
+def _apply(
+    norm: Norm, x: Tensor, wanted: Wanted, *, addend: Tensor | None = None, residual: Tensor | None = None
+) -> tuple[Tensor, ...]:
+    addend, residual = (None if other is None else _dense(other, x) for other in (addend, residual))
+    applied = FusedNorm.apply(x, addend, residual, norm.weight, norm.bias, norm, wanted)  # type: ignore[no-untyped-call]
+    return cast(tuple[Tensor, ...], applied)
 
 
 class FusedNorm(torch.autograd.Function):
-    """The operation and its gradient, by the kernels of ``_norm_kernels``."""
+    """[pool](relu(norm(x + addend) + residual)) and its gradient, by the kernels that ``_norm_passes`` starts.
+
+    Two outputs that share memory are one tensor under two names, so that each name has a gradient of its own.
+    """
 
     @staticmethod
     def forward(
         ctx: Any,
         x: Tensor,
+        addend: Tensor | None,
         residual: Tensor | None,
         weight: Tensor,
         bias: Tensor,
-        norm: nn.BatchNorm2d,
-        rectify: bool,
-        pool: bool,
-    ) -> Tensor:
-        """Returns y and updates the running statistics."""
-        from . import _norm_kernels as kernels
-
-        n, C, H, W = x.shape
-        rows = n * H * W
-        table = torch.empty(4, C, device=x.device)
-        partial, parts, per_part = _parts(rows, C, x.device)
-        grid = (parts, C // _CHANNELS)
-        kernels.sums[grid](x, partial, rows, per_part, C, _ROWS, _CHANNELS)
-        kernels.finish_sums[(C // _FEW,)](
-            x,
-            partial,
-            weight,
-            bias,
-            norm.running_mean,
-            norm.running_var,
-            norm.num_batches_tracked,
-            table,
-            rows,
-            parts,
-            norm.momentum,
-            norm.eps,
-            C,
-            _PARTS,
-            _FEW,
-        )
+        norm: Norm,
+        wanted: Wanted,
+    ) -> tuple[Tensor, ...]:
+        """Returns what is wanted, y first, and updates the running statistics."""
         taken = None
-        if pool:
-            y = torch.empty(n, C, H // 2, W // 2, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
-            taken = torch.empty_like(y, dtype=torch.uint8)
-            kernels.pool_apply[(_blocks(y),)](x, y, taken, table, y.numel(), H, W, C, _BLOCK)
+        if is_small(x) and not wanted.pool:
+            total, y, table = small_forward_pass(x, addend, residual, norm, wanted.rectify)
         else:
-            y = torch.empty_like(x)
-            kernels.apply[(_blocks(x),)](
-                x,
-                residual if residual is not None else x,
-                y,
-                table,
-                x.numel(),
-                C,
-                rectify,
-                residual is not None,
-                _BLOCK,
-            )
-        ctx.save_for_backward(x, y if residual is not None and rectify else None, table, taken)
-        ctx.rectify, ctx.with_residual = rectify, residual is not None
-        return y
+            total, table = statistics(x, addend, norm)
+            if wanted.pool:
+                y, taken = pooled(total, table)
+            else:
+                y = normalised(total, residual, table, wanted.rectify)
+        mask = y if residual is not None and wanted.rectify else None
+        ctx.save_for_backward(total, mask, table, taken)
+        ctx.set_materialize_grads(False)
+        ctx.wanted, ctx.norm = wanted, norm
+        ctx.with_addend, ctx.with_residual = addend is not None, residual is not None
+        outputs = [y]
+        if wanted.twice:
+            outputs.append(y.detach())
+        if wanted.total:
+            outputs.append(total.detach())
+        return tuple(outputs)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """Two passes: first the sums over samples, then the gradients of x and of the residual."""
-        from . import _norm_kernels as kernels
-
-        x, y, table, taken = ctx.saved_tensors
-        gradient = gradient.contiguous(memory_format=torch.channels_last)
-        n, C, H, W = x.shape
-        rows = n * H * W
-        partial, parts, per_part = _parts(rows, C, x.device)
-        grid = (parts, C // _CHANNELS)
-        by_weight, by_bias, means = (torch.empty(size, C, device=x.device) for size in (1, 1, 2))
-        by_x = torch.empty_like(x)
-        by_residual = torch.empty_like(x) if ctx.with_residual else None
-        flags = (ctx.rectify, ctx.with_residual)
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        """At most two passes: first the sums over samples, then the gradients of x and of the residual."""
+        x, mask, table, taken = ctx.saved_tensors
+        upstream = _upstream(gradients, ctx.wanted, x if taken is None else taken, x)
+        flags = {"rectify": ctx.wanted.rectify, "with_residual": ctx.with_residual}
         if taken is not None:
-            kernels.pool_backward_sums[grid](
-                gradient, x, taken, table, partial, rows, per_part, H, W, C, _ROWS, _CHANNELS
-            )
+            found = pool_backward_pass(upstream.first, x, taken, table, ctx.norm)
+        elif is_small(x):
+            found = small_backward_pass(upstream, x, mask, table, **flags)
         else:
-            kernels.backward_sums[grid](
-                gradient, x, x if y is None else y, table, partial, rows, per_part, C, *flags, _ROWS, _CHANNELS
-            )
-        kernels.finish_backward_sums[(C // _FEW,)](partial, by_weight, by_bias, means, rows, parts, C, _PARTS, _FEW)
-        if taken is not None:
-            kernels.pool_backward_apply[(_blocks(x),)](
-                gradient, x, taken, table, means, by_x, x.numel(), H, W, C, _BLOCK
-            )
-        else:
-            kernels.backward_apply[(_blocks(x),)](
-                gradient,
-                x,
-                x if y is None else y,
-                table,
-                means,
-                by_x,
-                by_x if by_residual is None else by_residual,
-                x.numel(),
-                C,
-                *flags,
-                _BLOCK,
-            )
-        return by_x, by_residual, by_weight[0], by_bias[0], None, None, None
+            found = backward_pass(upstream, x, mask, table, ctx.norm, **flags)
+        by_addend = found.x if ctx.with_addend else None
+        return found.x, by_addend, found.residual, found.weight, found.bias, None, None
 
 
-def _parts(rows: int, channels: int, device: torch.device) -> tuple[Tensor, int, int]:
-    parts = max(1, min(_PROGRAMS * _CHANNELS // channels, -(-rows // (4 * _ROWS))))
-    per_part = -(-rows // parts)
-    return torch.empty(parts, 2, channels, device=device), parts, per_part
-
-
-def _blocks(x: Tensor) -> int:
-    return -(-x.numel() // _BLOCK)
+def _upstream(gradients: tuple[Tensor | None, ...], wanted: Wanted, y: Tensor, x: Tensor) -> Upstream:
+    """The gradients sorted by what they are of. Of y, which has this tensor's shape, there is at least one."""
+    skip = gradients[-1] if wanted.total else None
+    of_y = gradients[:-1] if wanted.total else gradients
+    readers = [_dense(gradient, x) for gradient in of_y if gradient is not None]
+    first = readers[0] if readers else torch.zeros_like(y, dtype=x.dtype)
+    second = readers[1] if len(readers) > 1 else None
+    return Upstream(first, second, None if skip is None else _dense(skip, x))

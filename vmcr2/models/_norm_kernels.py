@@ -1,8 +1,9 @@
 """Triton kernels for BatchNorm in training and the operations after it: channels last, one read and write per pass.
 
-torch has one kernel each for statistics, normalisation, addition, ReLU and max-pooling, forward and backward. These
-passes over memory take half of a small ResNet's step. Here y = max(scale·x + offset [+ residual], 0) takes one pass
-after the statistics, and its gradient takes two. Many programs each sum a part of the samples, always in one order.
+torch has one kernel each for statistics, normalisation, addition and ReLU, forward and backward. These passes over
+memory take half of a small ResNet's step. Here y = max(scale·x + offset [+ residual], 0) takes one pass after the
+statistics, and its gradient takes two. Many programs each sum a part of the samples. The last of them to finish adds
+up the parts, always in one order, so that no second kernel has to start for that.
 
 Rows are positions (image, y, x), columns are channels. Every pointer is to a dense (rows, C) matrix of fewer than 2³¹
 entries. C is a power of two, at least 64. C and the row counts are not compile-time constants, so that one compilation
@@ -20,52 +21,79 @@ import triton.language as tl
 
 
 @triton.jit
-def _channel(i, C):
+def channel_of(i, C):
     """The channel of a flat index. The hint (runs of 64) lets the compiler read tables in whole vectors."""
     return tl.max_contiguous(tl.multiple_of(i & (C - 1), 64), 64)
 
 
 @triton.jit
-def _add_up(a, b, partial, part, channel, C):
-    """Store both sums of a part; ``partial`` is (parts, 2, C)."""
+def hand_in(a, b, partial, counter, part, channel, C):
+    """Store both sums of a part, (parts, 2, C). True in the last program of these channels: all parts are there.
+
+    The barrier collects the stores of all threads before the one that counts. Counting releases these stores, and
+    acquires those of the other programs. The last one sets the counter back to 0, for the next launch.
+    """
     tl.store(partial + part * 2 * C + channel, tl.sum(a, 0))
     tl.store(partial + part * 2 * C + C + channel, tl.sum(b, 0))
+    tl.debug_barrier()
+    last = tl.atomic_add(counter, 1, sem="acq_rel", scope="gpu") == tl.num_programs(0) - 1
+    if last:
+        tl.store(counter, 0)
+    return last
 
 
 @triton.jit
-def _total(partial, which, parts, channel, C, PARTS: tl.constexpr):
-    """The sum over all parts."""
-    total = tl.zeros((PARTS, channel.shape[0]), tl.float32)
+def total(partial, parts, channel, C, PARTS: tl.constexpr):
+    """Both sums over all parts. Other programs wrote them: .cg reads past the cache of this multiprocessor."""
+    a = tl.zeros((PARTS, channel.shape[0]), tl.float32)
+    b = tl.zeros((PARTS, channel.shape[0]), tl.float32)
     for first in range(0, parts, PARTS):
         part = first + tl.arange(0, PARTS)
-        where = part[:, None] * 2 * C + which * C + channel[None, :]
-        total += tl.load(partial + where, mask=(part < parts)[:, None], other=0.0)
-    return tl.sum(total, 0)
+        where = partial + part[:, None] * 2 * C + channel[None, :]
+        there = (part < parts)[:, None]
+        a += tl.load(where, mask=there, other=0.0, cache_modifier=".cg")
+        b += tl.load(where + C, mask=there, other=0.0, cache_modifier=".cg")
+    return tl.sum(a, 0), tl.sum(b, 0)
+
+
+@triton.jit
+def keep_statistics(
+    mean, variance, weight, bias, running_mean, running_var, batches, table, channel, rows, momentum, eps, C
+):
+    """Mean, 1/deviation, scale and offset into the table, (4, C). Updates the running statistics."""
+    inverse = tl.rsqrt(variance + eps)
+    scale = tl.load(weight + channel) * inverse
+    offset = tl.load(bias + channel) - mean * scale
+    tl.store(table + channel, mean)
+    tl.store(table + C + channel, inverse)
+    tl.store(table + 2 * C + channel, scale)
+    tl.store(table + 3 * C + channel, offset)
+    old_mean = tl.load(running_mean + channel)
+    old_var = tl.load(running_var + channel)
+    unbiased = variance * rows / tl.maximum(rows - 1, 1)
+    tl.store(running_mean + channel, old_mean + momentum * (mean - old_mean))
+    tl.store(running_var + channel, old_var + momentum * (unbiased - old_var))
+    if tl.min(channel, 0) == 0:
+        tl.store(batches, tl.load(batches) + 1)
+    return scale, offset
+
+
+@triton.jit
+def summand(x, addend, where, inside, ADD: tl.constexpr):
+    """x, or x + addend as a tensor of that type would have it."""
+    v = tl.load(x + where, mask=inside, other=0.0)
+    if ADD:
+        v = (v.to(tl.float32) + tl.load(addend + where, mask=inside, other=0.0).to(tl.float32)).to(v.dtype)
+    return v
 
 
 @triton.jit(do_not_specialize=["rows", "per_part"])
-def sums(x, partial, rows, per_part, C, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
-    """Σ(x − x₀) and Σ(x − x₀)² of a part. Subtracting the first row x₀ avoids cancellation in the variance."""
-    part = tl.program_id(0)
-    channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
-    origin = tl.load(x + channel).to(tl.float32)
-    a = tl.zeros((ROWS, CHANNELS), tl.float32)
-    b = tl.zeros((ROWS, CHANNELS), tl.float32)
-    last = tl.minimum((part + 1) * per_part, rows)
-    for first in range(part * per_part, last, ROWS):
-        row = first + tl.arange(0, ROWS)
-        inside = (row < last)[:, None]
-        v = tl.load(x + row[:, None] * C + channel[None, :], mask=inside, other=0.0).to(tl.float32)
-        v = tl.where(inside, v - origin[None, :], 0.0)
-        a += v
-        b += v * v
-    _add_up(a, b, partial, part, channel, C)
-
-
-@triton.jit(do_not_specialize=["rows", "parts"])
-def finish_sums(
+def statistics(
     x,
+    addend,
+    out,
     partial,
+    counters,
     weight,
     bias,
     running_mean,
@@ -73,32 +101,55 @@ def finish_sums(
     batches,
     table,
     rows,
-    parts,
+    per_part,
     momentum,
     eps,
     C,
-    PARTS: tl.constexpr,
+    ADD: tl.constexpr,
+    ROWS: tl.constexpr,
     CHANNELS: tl.constexpr,
+    PARTS: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
-    """From the sums: mean, 1/deviation, scale and offset, (4, C). Updates the running statistics."""
-    channel = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)
-    origin = tl.load(x + channel).to(tl.float32)
-    shift = _total(partial, 0, parts, channel, C, PARTS) / rows
-    mean = origin + shift
-    variance = tl.maximum(_total(partial, 1, parts, channel, C, PARTS) / rows - shift * shift, 0.0)
-    inverse = tl.rsqrt(variance + eps)
-    scale = tl.load(weight + channel) * inverse
-    tl.store(table + channel, mean)
-    tl.store(table + C + channel, inverse)
-    tl.store(table + 2 * C + channel, scale)
-    tl.store(table + 3 * C + channel, tl.load(bias + channel) - mean * scale)
-    old_mean = tl.load(running_mean + channel)
-    old_var = tl.load(running_var + channel)
-    unbiased = variance * rows / tl.maximum(rows - 1, 1)
-    tl.store(running_mean + channel, old_mean + momentum * (mean - old_mean))
-    tl.store(running_var + channel, old_var + momentum * (unbiased - old_var))
-    if tl.program_id(0) == 0:
-        tl.store(batches, tl.load(batches) + 1)
+    """Σ(x − x₀) and Σ(x − x₀)² of a part; from all parts the table. Subtracting the first row x₀ avoids cancellation.
+
+    With ADD, ``out`` = x + addend is computed on the way, and is what the statistics are of.
+    """
+    part = tl.program_id(0)
+    channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
+    origin = summand(x, addend, channel, channel >= 0, ADD).to(tl.float32)
+    a = tl.zeros((ROWS, CHANNELS), tl.float32)
+    b = tl.zeros((ROWS, CHANNELS), tl.float32)
+    last = tl.minimum((part + 1) * per_part, rows)
+    for first in tl.range(part * per_part, last, ROWS, num_stages=STAGES):
+        row = first + tl.arange(0, ROWS)
+        inside = (row < last)[:, None]
+        where = row[:, None] * C + channel[None, :]
+        v = summand(x, addend, where, inside, ADD)
+        if ADD:
+            tl.store(out + where, v, mask=inside)
+        v = tl.where(inside, v.to(tl.float32) - origin[None, :], 0.0)
+        a += v
+        b += v * v
+    if hand_in(a, b, partial, counters + tl.program_id(1), part, channel, C):
+        first_sum, second_sum = total(partial, tl.num_programs(0), channel, C, PARTS)
+        shift = first_sum / rows
+        variance = tl.maximum(second_sum / rows - shift * shift, 0.0)
+        keep_statistics(
+            origin + shift,
+            variance,
+            weight,
+            bias,
+            running_mean,
+            running_var,
+            batches,
+            table,
+            channel,
+            rows,
+            momentum,
+            eps,
+            C,
+        )
 
 
 @triton.jit
@@ -106,7 +157,7 @@ def apply(x, residual, y, table, total, C, RELU: tl.constexpr, RESIDUAL: tl.cons
     """scale·x + offset, plus the residual, then ReLU."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = i < total
-    channel = _channel(i, C)
+    channel = channel_of(i, C)
     value = tl.load(x + i, mask=inside, other=0.0).to(tl.float32)
     value = value * tl.load(table + 2 * C + channel) + tl.load(table + 3 * C + channel)
     if RESIDUAL:
@@ -117,33 +168,57 @@ def apply(x, residual, y, table, total, C, RELU: tl.constexpr, RESIDUAL: tl.cons
 
 
 @triton.jit
-def _through_relu(gradient, v, y, where, inside, scale, offset, RELU: tl.constexpr, RESIDUAL: tl.constexpr):
+def through_relu(g, v, y, where, inside, scale, offset, RELU: tl.constexpr, RESIDUAL: tl.constexpr):
     """The gradient where the output was above 0. The output is read if a residual was added, else recomputed from x."""
     if RELU:
         if RESIDUAL:
             open_ = tl.load(y + where, mask=inside, other=0.0) > 0
         else:
             open_ = v * scale + offset > 0
-        gradient = tl.where(open_, gradient, 0.0)
-    return gradient
+        g = tl.where(open_, g, 0.0)
+    return g
+
+
+@triton.jit
+def finish_backward(partial, counter, a, b, part, by_weight, by_bias, means, channel, rows, C, PARTS: tl.constexpr):
+    """From all parts ∂/∂weight = Σg·x̂ and ∂/∂bias = Σg; and both divided by the number of rows, (2, C)."""
+    if hand_in(a, b, partial, counter, part, channel, C):
+        first_sum, second_sum = total(partial, tl.num_programs(0), channel, C, PARTS)
+        tl.store(by_bias + channel, first_sum)
+        tl.store(by_weight + channel, second_sum)
+        tl.store(means + channel, first_sum / rows)
+        tl.store(means + C + channel, second_sum / rows)
 
 
 @triton.jit(do_not_specialize=["rows", "per_part"])
 def backward_sums(
     gradient,
+    second,
     x,
     y,
+    stored,
     table,
     partial,
+    counters,
+    by_weight,
+    by_bias,
+    means,
     rows,
     per_part,
     C,
     RELU: tl.constexpr,
     RESIDUAL: tl.constexpr,
+    TWO: tl.constexpr,
+    STORE: tl.constexpr,
     ROWS: tl.constexpr,
     CHANNELS: tl.constexpr,
+    PARTS: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
-    """Σg and Σg·x̂ of a part: g is the gradient through the ReLU, x̂ the normalised x."""
+    """Σg and Σg·x̂: g is the gradient through the ReLU, x̂ the normalised x. With TWO, g comes from two tensors.
+
+    With STORE, g is kept. It is the gradient of the residual, and all that ``backward_apply`` then has to read but x.
+    """
     part = tl.program_id(0)
     channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
     mean = tl.load(table + channel)[None, :]
@@ -153,34 +228,24 @@ def backward_sums(
     a = tl.zeros((ROWS, CHANNELS), tl.float32)
     b = tl.zeros((ROWS, CHANNELS), tl.float32)
     last = tl.minimum((part + 1) * per_part, rows)
-    for first in range(part * per_part, last, ROWS):
+    for first in tl.range(part * per_part, last, ROWS, num_stages=STAGES):
         row = first + tl.arange(0, ROWS)
         inside = (row < last)[:, None]
         where = row[:, None] * C + channel[None, :]
         v = tl.load(x + where, mask=inside, other=0.0).to(tl.float32)
-        g = tl.load(gradient + where, mask=inside, other=0.0).to(tl.float32)
-        g = _through_relu(g, v, y, where, inside, scale, offset, RELU, RESIDUAL)
+        g = summand(gradient, second, where, inside, TWO).to(tl.float32)
+        g = through_relu(g, v, y, where, inside, scale, offset, RELU, RESIDUAL)
+        if STORE:
+            tl.store(stored + where, g.to(stored.dtype.element_ty), mask=inside)
         a += g
         b += g * (v - mean) * inverse
-    _add_up(a, b, partial, part, channel, C)
-
-
-@triton.jit(do_not_specialize=["rows", "parts"])
-def finish_backward_sums(
-    partial, by_weight, by_bias, means, rows, parts, C, PARTS: tl.constexpr, CHANNELS: tl.constexpr
-):
-    """∂/∂weight = Σg·x̂ and ∂/∂bias = Σg; and both divided by the number of rows, (2, C)."""
-    channel = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)
-    a = _total(partial, 0, parts, channel, C, PARTS)
-    b = _total(partial, 1, parts, channel, C, PARTS)
-    tl.store(by_bias + channel, a)
-    tl.store(by_weight + channel, b)
-    tl.store(means + channel, a / rows)
-    tl.store(means + C + channel, b / rows)
+    finish_backward(
+        partial, counters + tl.program_id(1), a, b, part, by_weight, by_bias, means, channel, rows, C, PARTS
+    )
 
 
 @triton.jit
-def _by_x(g, v, table, means, channel, C):
+def gradient_of_x(g, v, table, means, channel, C):
     """scale·(g − mean g − x̂·mean(g·x̂))."""
     normalised = (v - tl.load(table + channel)) * tl.load(table + C + channel)
     centred = g - tl.load(means + channel) - normalised * tl.load(means + C + channel)
@@ -191,117 +256,27 @@ def _by_x(g, v, table, means, channel, C):
 def backward_apply(
     gradient,
     x,
-    y,
+    skip,
     table,
     means,
     by_x,
-    by_residual,
     total,
     C,
     RELU: tl.constexpr,
-    RESIDUAL: tl.constexpr,
+    SKIP: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """The gradients of x and of the residual."""
+    """The gradient of x; with SKIP, plus the one that x gets past the norm. ``by_x`` may be ``gradient`` itself."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = i < total
-    channel = _channel(i, C)
+    channel = channel_of(i, C)
     v = tl.load(x + i, mask=inside, other=0.0).to(tl.float32)
     g = tl.load(gradient + i, mask=inside, other=0.0).to(tl.float32)
-    scale = tl.load(table + 2 * C + channel)
-    offset = tl.load(table + 3 * C + channel)
-    g = _through_relu(g, v, y, i, inside, scale, offset, RELU, RESIDUAL)
-    if RESIDUAL:
-        tl.store(by_residual + i, g.to(by_residual.dtype.element_ty), mask=inside)
-    tl.store(by_x + i, _by_x(g, v, table, means, channel, C).to(by_x.dtype.element_ty), mask=inside)
-
-
-@triton.jit
-def pool_apply(x, y, taken, table, total, H: tl.constexpr, W: tl.constexpr, C, BLOCK: tl.constexpr):
-    """max(scale·x + offset, 0), then max-pooling 3×3, stride 2, padding 1. ``taken`` is the chosen tap, 9 for none."""
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = i < total
-    channel = _channel(i, C)
-    row = i // C
-    column = row % (W // 2)
-    line = (row // (W // 2)) % (H // 2)
-    image = row // ((W // 2) * (H // 2))
-    scale = tl.load(table + 2 * C + channel)
-    offset = tl.load(table + 3 * C + channel)
-    best = tl.zeros((BLOCK,), tl.float32)
-    place = tl.full((BLOCK,), 9, tl.int32)
-    for tap in tl.static_range(9):
-        at_y = line * 2 - 1 + tap // 3
-        at_x = column * 2 - 1 + tap % 3
-        visible = inside & (at_y >= 0) & (at_y < H) & (at_x >= 0) & (at_x < W)
-        v = tl.load(x + ((image * H + at_y) * W + at_x) * C + channel, mask=visible, other=0.0).to(tl.float32)
-        v = v * scale + offset
-        better = visible & (v > best)
-        best = tl.where(better, v, best)
-        place = tl.where(better, tap, place)
-    tl.store(y + i, best.to(y.dtype.element_ty), mask=inside)
-    tl.store(taken + i, place.to(tl.uint8), mask=inside)
-
-
-@triton.jit
-def _from_pool(gradient, taken, image, at_y, at_x, channel, inside, H: tl.constexpr, W: tl.constexpr, C):
-    """The gradient at a position: the sum over the windows that chose it, one or two in each direction."""
-    g = tl.zeros(inside.shape, tl.float32)
-    for second in tl.static_range(4):
-        line = ((at_y + 1) >> 1) - second // 2
-        column = ((at_x + 1) >> 1) - second % 2
-        tap_y = at_y + 1 - 2 * line
-        tap_x = at_x + 1 - 2 * column
-        there = inside & (line >= 0) & (line < H // 2) & (column >= 0) & (column < W // 2) & (tap_y < 3) & (tap_x < 3)
-        where = ((image * (H // 2) + line) * (W // 2) + column) * C + channel
-        chosen = tl.load(taken + where, mask=there, other=9).to(tl.int32) == tap_y * 3 + tap_x
-        g += tl.load(gradient + where, mask=there & chosen, other=0.0).to(tl.float32)
-    return g
-
-
-@triton.jit(do_not_specialize=["rows", "per_part"])
-def pool_backward_sums(
-    gradient,
-    x,
-    taken,
-    table,
-    partial,
-    rows,
-    per_part,
-    H: tl.constexpr,
-    W: tl.constexpr,
-    C,
-    ROWS: tl.constexpr,
-    CHANNELS: tl.constexpr,
-):
-    """Σg and Σg·x̂ of a part: g is the gradient through pool and ReLU."""
-    part = tl.program_id(0)
-    channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
-    mean = tl.load(table + channel)[None, :]
-    inverse = tl.load(table + C + channel)[None, :]
-    a = tl.zeros((ROWS, CHANNELS), tl.float32)
-    b = tl.zeros((ROWS, CHANNELS), tl.float32)
-    last = tl.minimum((part + 1) * per_part, rows)
-    for first in range(part * per_part, last, ROWS):
-        row = (first + tl.arange(0, ROWS))[:, None]
-        inside = (row < last) & (channel >= 0)[None, :]
-        v = tl.load(x + row * C + channel[None, :], mask=inside, other=0.0).to(tl.float32)
-        image, at_y, at_x = row // (H * W), (row // W) % H, row % W
-        g = _from_pool(gradient, taken, image, at_y, at_x, channel[None, :], inside, H, W, C)
-        a += g
-        b += g * (v - mean) * inverse
-    _add_up(a, b, partial, part, channel, C)
-
-
-@triton.jit
-def pool_backward_apply(
-    gradient, x, taken, table, means, by_x, total, H: tl.constexpr, W: tl.constexpr, C, BLOCK: tl.constexpr
-):
-    """The gradient of x."""
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = i < total
-    channel = _channel(i, C)
-    v = tl.load(x + i, mask=inside, other=0.0).to(tl.float32)
-    row = i // C
-    g = _from_pool(gradient, taken, row // (H * W), (row // W) % H, row % W, channel, inside, H, W, C)
-    tl.store(by_x + i, _by_x(g, v, table, means, channel, C).to(by_x.dtype.element_ty), mask=inside)
+    if RELU:
+        scale = tl.load(table + 2 * C + channel)
+        offset = tl.load(table + 3 * C + channel)
+        g = through_relu(g, v, x, i, inside, scale, offset, True, False)
+    value = gradient_of_x(g, v, table, means, channel, C)
+    if SKIP:
+        value += tl.load(skip + i, mask=inside, other=0.0).to(tl.float32)
+    tl.store(by_x + i, value.to(by_x.dtype.element_ty), mask=inside)

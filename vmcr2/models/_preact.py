@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import chain
+from typing import cast
+
 from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d
 
 from ..functional import check_count
 from ._backbone import HasBackbone
-from ._fused_norm import norm_relu
+from ._fused_norm import add_norm_relu, fusable, norm_relu
 from ._head import reshaping_head, unit_rows
 
 
@@ -26,10 +29,15 @@ class PreActBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(n, in_channels, h, w) -> (n, channels, ⌈h/stride⌉, ⌈w/stride⌉)."""
-        active = norm_relu(self.bn1, x)
-        out: Tensor = self.conv2(norm_relu(self.bn2, self.conv1(active)))
-        out += x if self.shortcut is None else self.shortcut(active)
+        out, past = self.branches(x)
+        out += past
         return out
+
+    def branches(self, a: Tensor, b: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """What the block adds up, from the summands of its input: the next norm adds and sums up in one pass."""
+        x, active, again = add_norm_relu(self.bn1, a, b)
+        out: Tensor = self.conv2(norm_relu(self.bn2, self.conv1(active)))
+        return out, x if self.shortcut is None else self.shortcut(again)
 
 
 class PreActResNet18(HasBackbone):
@@ -73,9 +81,19 @@ class PreActResNet18(HasBackbone):
 
     def backbone(self, images: Tensor) -> Tensor:
         """The pooled last stage: (n, c, h, w) -> (n, 512)."""
-        x = self.layer4(self.layer3(self.layer2(self.layer1(self.conv1(images)))))
-        x = norm_relu(self.bn, x)
-        return adaptive_avg_pool2d(x, 1).flatten(1)
+        x = self.conv1(images)
+        if fusable(self.bn, x):
+            active = self._stages(x)
+        else:
+            active = norm_relu(self.bn, self.layer4(self.layer3(self.layer2(self.layer1(x)))))
+        return adaptive_avg_pool2d(active, 1).flatten(1)
+
+    def _stages(self, x: Tensor) -> Tensor:
+        """All blocks and the last norm. Each sum of two branches is computed by the norm after it."""
+        branches: tuple[Tensor, Tensor | None] = (x, None)
+        for block in chain(self.layer1, self.layer2, self.layer3, self.layer4):
+            branches = cast(PreActBlock, block).branches(*branches)
+        return add_norm_relu(self.bn, *branches)[1]
 
     def forward(self, images: Tensor) -> Tensor:
         """Unit rows (n, dim) of images (n, in_channels, h, w)."""

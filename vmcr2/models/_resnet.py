@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import cast
 
 from torch import Tensor, nn
@@ -11,7 +12,7 @@ from torch.nn.functional import adaptive_avg_pool2d
 from ..functional import check_count
 from ._backbone import HasBackbone
 from ._convolutions import convolve_3x3, convolve_stem
-from ._fused_norm import norm_alone, norm_relu, norm_relu_pool
+from ._fused_norm import fusable, norm_alone, norm_relu, norm_relu_pool, norm_relu_twice
 from ._head import reshaping_head, unit_rows
 from ._state import check_fit, copy_state
 
@@ -33,11 +34,15 @@ class BasicBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(n, in_channels, h, w) -> (n, channels, ⌈h/stride⌉, ⌈w/stride⌉)."""
+        return self.for_two(x, x)[0]
+
+    def for_two(self, x: Tensor, again: Tensor) -> tuple[Tensor, Tensor]:
+        """The output for the two readers in the next block, from an input for two: see ``norm_relu_twice``."""
         out = norm_relu(self.bn1, convolve_3x3(self.conv1, x))
         if self.downsample is not None:
             convolution, norm = self.downsample
-            x = norm_alone(cast(nn.BatchNorm2d, norm), convolution(x))
-        return norm_relu(self.bn2, convolve_3x3(self.conv2, out), residual=x)
+            again = norm_alone(cast(nn.BatchNorm2d, norm), convolution(again))
+        return norm_relu_twice(self.bn2, convolve_3x3(self.conv2, out), residual=again)
 
 
 class ResNet18(HasBackbone):
@@ -79,8 +84,16 @@ class ResNet18(HasBackbone):
     def backbone(self, images: Tensor) -> Tensor:
         """The input of torchvision's ``fc``: (n, c, h, w) -> (n, 512)."""
         x = norm_relu_pool(self.bn1, convolve_stem(self.conv1, images))
-        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
-        return adaptive_avg_pool2d(x, 1).flatten(1)
+        if fusable(self.bn1, x):
+            both = (x, x)
+            for block in chain(self.layer1, self.layer2, self.layer3, self.layer4):
+                both = cast(BasicBlock, block).for_two(*both)
+            x = both[0]
+        else:
+            x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        if x.shape[2:] != (1, 1):  # of 1×1 images the mean is the image: it need not be computed
+            x = adaptive_avg_pool2d(x, 1)
+        return x.flatten(1)
 
     def forward(self, images: Tensor) -> Tensor:
         """Unit rows (n, dim) of images (n, in_channels, h, w)."""

@@ -11,10 +11,8 @@ from .._shared import Settings, UserError, setting
 from ._registry import build
 from ._weights import load_weights, sha256_of
 
-# Images that a run must see before a compiled network wins its compile time back (benchmarks/README.md). For the
-# ResNets it does not pay: their own fused kernels are as fast. An MLP is all matrix products: nothing to gain.
-_COMPILE_FROM = {"mnist-cnn": 10_000_000}
-# The same for cuDNN's search: 6 s for a ResNet, which then gains little. MNIST's few convolutions gain more, at once.
+# Images that a run must see before cuDNN's search for algorithms wins its time back: 6 s for a ResNet, which then gains
+# little. MNIST's one convolution by cuDNN gains more, at once.
 _SEARCH_FROM = {"mnist-cnn": 0}
 _SEARCH_FROM_ELSE = 50_000_000
 
@@ -56,10 +54,6 @@ class ModelSettings(Settings):
         """Of the file ``weights``, for a run's records; None if there is none."""
         return None if self.weights is None else sha256_of(self.weights)
 
-    def compile_pays(self, images: int) -> bool:
-        """Whether a run over so many images wins the compile time back, on a GPU."""
-        return images >= _COMPILE_FROM.get(self.name, images + 1)
-
     def search_pays(self, images: int) -> bool:
-        """Whether it wins back the time in which cuDNN tries its algorithms."""
+        """Whether a run over so many images wins back the time in which cuDNN tries its algorithms."""
         return images >= _SEARCH_FROM.get(self.name, _SEARCH_FROM_ELSE)

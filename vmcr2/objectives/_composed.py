@@ -106,6 +106,10 @@ class ComposedObjective(Objective):
         """What the rate reduction needs."""
         return self.rate.look_ahead(labels)
 
+    def begin(self, epoch: int) -> None:
+        """For the rate reduction."""
+        self.rate.begin(epoch)
+
     def latch_due(self, steps: int, steps_per_epoch: int) -> bool:
         """When the rate reduction asks for it."""
         return self.rate.latch_due(steps, steps_per_epoch)

@@ -57,6 +57,9 @@ class Objective(ABC):
         """Whether to latch after so many steps of a run; 0 is before the first."""
         return False
 
+    def begin(self, epoch: int) -> None:  # noqa: B027 -- most have nothing to do
+        """Called before an epoch of training, outside its steps."""
+
     def latch(self, features: Tensor, labels: Tensor) -> None:  # noqa: B027 -- most have nothing to latch
         """Renew the state from features of the whole training set, in evaluation mode."""
 

@@ -55,18 +55,13 @@ def check_batch(ranks: Ranks, batch_size: int) -> None:
         )
 
 
-def fast_way(
-    config: Config, ranks: Ranks, device: torch.device, images: int, say: Callable[[str], None]
-) -> tuple[Capture, bool]:
-    """Whether a run over so many images captures its steps, and whether it compiles the network."""
-    model, run = config.model, config.run
-    on_gpu = device.type == "cuda"
-    compiled = on_gpu and model.compile_pays(images) if run.compile == "auto" else run.compile == "yes"
-    if ranks.count > 1 and compiled:
-        compiled = False
-        if run.compile == "yes":
-            say("compile is yes, but a network that several processes compute is not compiled: continuing without")
-    if on_gpu and not ranks.can_capture(device):
+def fast_way(config: Config, ranks: Ranks, device: torch.device, say: Callable[[str], None]) -> tuple[Capture, bool]:
+    """How a run captures its steps, and whether it compiles the network."""
+    run = config.run
+    compiled = run.compile == "yes" and ranks.count == 1
+    if run.compile == "yes" and not compiled:
+        say("compile is yes, but a network that several processes compute is not compiled: continuing without")
+    if device.type == "cuda" and not ranks.can_capture(device):
         if run.engine == "captured":
             raise UserError("engine captured needs nccl, one process for each GPU: use engine auto or fewer processes")
         say("processes share a GPU, so they exchange by gloo, which no CUDA graph can hold: steps run eagerly, slower")

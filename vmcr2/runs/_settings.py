@@ -31,7 +31,7 @@ class RunSettings(Settings):
     engine: Literal["auto", "eager", "captured"] = setting("auto", decides=False)
     """"captured" replays the step as one CUDA graph; "auto" does so on a GPU, if it can."""
     compile: Literal["auto", "yes", "no"] = setting("auto", decides=False)
-    """torch.compile of the network; "auto" does so if the run is long enough to save more time than it costs."""
+    """torch.compile of augmentation and network; "auto" is "no": the built-in networks have faster kernels."""
     stream: Literal["auto", "yes", "no"] = setting("auto", decides=False)
     """Whether pictures stay on the host and come to the device batch by batch; "auto" does so if they do not fit."""
     log_every: int = setting(0, at_least=0, decides=False)

@@ -133,7 +133,7 @@ class Trainer:
 
     def loop(self, images: int, say: Callable[[str], None]) -> Loop:
         """The epochs of a run that will see this number of images; ``say`` is told if the fast way is not possible."""
-        capture, compiled = fast_way(self.config, self.ranks, self.numerics.device, images, say)
+        capture, compiled = fast_way(self.config, self.ranks, self.numerics.device, say)
         search = self.config.model.search_pays(images)
         engine = Engine(self.step, capture=capture, compiled=compiled, search=search, say=say)
         total, seed = len(self.train_split.labels), self.config.run.seed

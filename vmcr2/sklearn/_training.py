@@ -20,6 +20,7 @@ from ..training import (
     Loop,
     NoisyRows,
     Numerics,
+    Optimizer,
     OptimSettings,
     Rows,
     Step,
@@ -129,7 +130,7 @@ class Trainer:
             batch = min(plan.optim.batch_size, len(labels))
             self.objective = plan.objective.build(plan.num_classes, plan.dim, labels.cpu(), batch)
         self.objective.module.to(plan.device)
-        self.optimizer: torch.optim.Optimizer | None = None
+        self.optimizer: Optimizer | None = None
         self.epochs_done = 0
         self.loss_curve: list[float] = []
 

@@ -20,4 +20,4 @@ from ._samples import (
 )
 from ._schedule import learning_rate as learning_rate
 from ._settings import OptimSettings as OptimSettings
-from ._step import Step as Step
+from ._step import Optimizer as Optimizer, Step as Step

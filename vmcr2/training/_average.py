@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
+from .._shared import fits_triton
 from ._restoring import restoring_momenta, restoring_values, running_norms
 
 See = Callable[[Tensor], object]
@@ -36,11 +38,25 @@ class WeightAverage:
         self.means = {name: weight.detach().to(torch.float32, copy=True) for name, weight in self.weights.items()}
         self.steps = torch.zeros((), dtype=torch.int64, device=next(iter(self.means.values())).device)
         """Steps done. On the device, because a replayed step must count too."""
+        self._by_kernel: Callable[[], None] | None = self._kernel()
+
+    def _kernel(self) -> Callable[[], None] | None:
+        """One pass over all means, where Triton can make it."""
+        weights, means = list(self.weights.values()), list(self.means.values())
+        if not all(fits_triton(mean) and _alike(weight, mean) for weight, mean in zip(weights, means, strict=True)):
+            return None
+        from ._average_kernel import MovingMeans
+
+        made = MovingMeans(weights, means, self.steps, self.decay)  # type: ignore[no-untyped-call]
+        return cast(Callable[[], None], made.update)
 
     @torch.no_grad()
     def update(self) -> None:
         """Move the means towards the weights of a step. It is part of the step, so it never waits for the device."""
         self.steps.add_(1)
+        if self._by_kernel is not None:
+            self._by_kernel()
+            return
         share = (9 / (self.steps + 10)).clamp_min(1 - self.decay)  # 1 − min(decay, (1 + t)/(10 + t))
         means = list(self.means.values())
         change = torch._foreach_sub(list(self.weights.values()), means)
@@ -68,6 +84,12 @@ class WeightAverage:
         """Back from :meth:`state_dict`, in place."""
         for name, value in self.state_dict().items():
             value.copy_(state[name])
+
+
+def _alike(weight: Tensor, mean: Tensor) -> bool:
+    """Whether both lie in memory in the same order, without gaps."""
+    dense = mean.is_contiguous() or mean.is_contiguous(memory_format=torch.channels_last)
+    return weight.dtype == torch.float32 and dense and weight.stride() == mean.stride()
 
 
 @torch.no_grad()

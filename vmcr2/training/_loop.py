@@ -32,6 +32,8 @@ class Loop:
         self.step, self.engine = step, engine
         self._order_of = order
         self._order = (-1, step.index, step.index)
+        self._foreseen = -1
+        """The step of the run that the last one has looked ahead to."""
         self.batch_size = len(step.index)
         self.steps_per_epoch = max(1, len(step.samples) // self.batch_size)
         self.seconds = 0.0
@@ -95,17 +97,19 @@ class Loop:
             done = epoch * steps + made
             if made:
                 self.latch_if_due(done)
-            step.samples.bring(own(here[made * size : (made + 1) * size]))
-            step.index.copy_(order[made * size : (made + 1) * size])
+            batch = slice(made * size, (made + 1) * size)
+            step.samples.bring(own(here[batch]))
+            # the order of the next epoch is drawn while the device is still busy
+            following = order[batch.stop : batch.stop + size] if made + 1 < steps else self.order(epoch + 1)[:size]
+            step.take(order[batch], following, foreseen=self._foreseen == done)
             step.rate.fill_(learning_rate(step.optim, done, steps))
             self.engine()
+            self._foreseen = done + 1
             made += 1
             if made < steps:
                 if asked_to_stop():
                     break
                 step.samples.expect(own(here[made * size : (made + 1) * size]))
-        else:
-            self.order(epoch + 1)  # while the device is still busy
         if step.broke():
             raise TrainingError(
                 f"training broke in epoch {epoch + 1}, not finite: {what_broke(step)}. Lower lr or loss_scale"
@@ -122,6 +126,7 @@ class Loop:
     def latch(self) -> None:
         """Renew the objective's state from the whole training set, un-augmented and in evaluation mode."""
         self.step.objective.latch(self.step.embed(), self.step.samples.labels)
+        self._foreseen = -1  # of the state before
 
     def latch_if_due(self, steps: int) -> None:
         """Latch where the objective asks for it after so many steps of the run."""

@@ -20,12 +20,15 @@ from ._average import WeightAverage
 from ._backbone_rate import BackboneRate
 from ._bfloat16_weights import BFloat16Weights
 from ._dropout import Dropouts
+from ._look_ahead import LookAhead
 from ._numerics import Numerics
 from ._samples import Samples, embed, epoch_order
 from ._settings import OptimSettings
+from ._sgd import SGD
 
 Forward = Callable[[Tensor, Tensor], Tensor]
 """From the batch's index and the epoch's draw to features."""
+Optimizer = SGD | torch.optim.Optimizer
 
 
 class Step:
@@ -57,7 +60,7 @@ class Step:
         seed: int,
         numerics: Numerics,
         weights: Tensor | None = None,
-        optimizer: torch.optim.Optimizer | None = None,
+        optimizer: Optimizer | None = None,
         ranks: Ranks = ALONE,
     ) -> None:
         self.ranks = ranks
@@ -65,6 +68,7 @@ class Step:
         self.optim, self.seed, self.numerics, self.weights = optim, seed, numerics, weights
         device = numerics.device
         self.index = torch.zeros(batch_size, dtype=torch.int64, device=device)
+        self._ahead = LookAhead(objective, samples.labels, torch.zeros_like(self.index))
         self.draw = torch.zeros((), dtype=torch.int64, device=device)
         self.rate = torch.tensor(optim.lr, dtype=torch.float32, device=device)
         self.features = torch.zeros(batch_size, dim, device=device)
@@ -92,6 +96,7 @@ class Step:
         """Prepare for an epoch. Returns whether its steps differ from those before, so that a recorded one is void."""
         self.network.train()
         self.objective.module.train()
+        self.objective.begin(epoch)
         self.draw.fill_(epoch)
         self.ranks.copy_first(self.objective.module.buffers())  # on a GPU rounding may have parted them
         return self._dropout.switch(off=epoch >= self.optim.dropout_until * self.optim.epochs)
@@ -102,26 +107,46 @@ class Step:
             x = self.numerics.cast(self.samples.training_batch(self.ranks.own(index), draw))
             return self.half(x) if self.half is not None else cast(Tensor, self.network(x))
 
+    def take(self, index: Tensor, following: Tensor, *, foreseen: bool = False) -> None:
+        """The batch of the next step, and the one after it, to look ahead to.
+
+        ``foreseen``: this batch was the one after it at the last call, and nothing but the step changed the objective.
+        """
+        self.index.copy_(index)
+        self._ahead.expect(following, foreseen=foreseen)
+
+    def prepare(self) -> None:
+        """What the step needs from before. A captured one cannot do it: its engine calls this first."""
+        with self.numerics.applied():
+            self._ahead.prepare(self.index)
+
+    def forget(self) -> None:
+        """A recorded step was made: what was prepared for it is used up."""
+        self._ahead.ready = False
+
     def __call__(self) -> None:
         """Train on the samples of ``index``."""
+        self.prepare()
         with self.numerics.applied(search=self.search):
             labels = self.samples.labels[self.index]
-            self._watch(self._differentiate(labels), labels)
+            z = self._differentiate(labels)
+            with Aside(labels, lane=1) as watching:  # beside the optimiser
+                self._watch(z, labels)
             self._sum_gradients()
             self._backbone.follow()
             self.optimizer.step()
             if self.average is not None:
                 self.average.update()
+            watching.join()
+            self._ahead.join()
 
     def _differentiate(self, labels: Tensor) -> Tensor:
         """Gradients of every parameter, and the objective's update; the features, with their gradient."""
-        with Aside(labels) as side:  # what needs the labels alone is computed while the network computes
-            ahead = self.objective.look_ahead(labels)
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
         z = self.ranks.gather(self.forward(self.index, self.draw), len(self.index))
-        side.join()
         weights = None if self.weights is None else self.weights[self.index]
-        loss = self.objective.surrogate(z, labels, ahead, weights)
+        loss = self.objective.surrogate(z, labels, self._ahead.take(), weights)
+        self._ahead.start()
         z.retain_grad()
         torch.autograd.backward(loss * self.objective.settings.loss_scale)
         if self.half is not None:
@@ -177,9 +202,7 @@ class Step:
         return [part for part in torch.split(order, len(self.index)) if len(part) == len(self.index)]
 
 
-def build_optimizer(
-    optim: OptimSettings, parameters: list[Tensor], rate: Tensor, backbone: BackboneRate
-) -> torch.optim.Optimizer:
+def build_optimizer(optim: OptimSettings, parameters: list[Tensor], rate: Tensor, backbone: BackboneRate) -> Optimizer:
     """Fused, with its rate in a tensor: a captured step reads it at every replay. Its groups decay, or do not."""
     groups = _decay_groups([own for own in parameters if not backbone.has(own)], optim)
     if not backbone.frozen:
@@ -187,7 +210,7 @@ def build_optimizer(
         groups += [{**group, "backbone": True} for group in slower]
     if optim.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=rate, fused=True)
-    return torch.optim.SGD(groups, lr=rate, momentum=optim.momentum, nesterov=optim.nesterov, fused=True)
+    return SGD(groups, momentum=optim.momentum, nesterov=optim.nesterov)
 
 
 def _decay_groups(parameters: list[Tensor], optim: OptimSettings) -> list[dict[str, Any]]:

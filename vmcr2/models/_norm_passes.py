@@ -1,0 +1,178 @@
+"""Starts BatchNorm's kernels: how the rows are divided, and where results go.
+
+A tensor here is (n, C, H, W), channels last, or (n, C). For the kernels it is a dense matrix (rows, C).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ._norm_counters import counters_of
+
+Norm = nn.BatchNorm1d | nn.BatchNorm2d
+
+CHANNELS = 64
+"""Channels of a program that sums over rows."""
+_ROWS = 32  # that it reads at a time
+_WARPS = 8
+_STAGES = 4  # of which all but one are being read while one is added up
+_PROGRAMS = 512
+"""A sum over samples is split into so many programs (parts × blocks of channels): four per multiprocessor, all at work
+at once. More would overlap no more loads, and give the last one more parts to add up."""
+_PARTS = 32  # that the last program reads at a time
+BLOCK = 2048
+"""Entries of a program that works on each entry alone."""
+
+
+class Upstream(NamedTuple):
+    """The gradients that a norm gets. That of its output is a sum, if two read it."""
+
+    first: Tensor
+    second: Tensor | None = None
+    skip: Tensor | None = None
+    """Goes past the norm, to its input."""
+
+
+class Gradients(NamedTuple):
+    """Of x, the residual, weight and bias."""
+
+    x: Tensor
+    residual: Tensor | None
+    weight: Tensor
+    bias: Tensor
+
+
+class Sums(NamedTuple):
+    """Arguments that the kernels of backward sums share, in their order."""
+
+    partial: Tensor
+    counters: Tensor
+    by_weight: Tensor
+    by_bias: Tensor
+    means: Tensor
+    rows: int
+    per_part: int
+
+
+def statistics(x: Tensor, addend: Tensor | None, norm: Norm) -> tuple[Tensor, Tensor]:
+    """x + addend, and the table (4, C) of its mean, 1/deviation, scale and offset. Updates the running statistics."""
+    from . import _norm_kernels as kernels
+
+    grid, rows, per_part, partial = _divided(x)
+    out = x if addend is None else torch.empty_like(x)
+    table = torch.empty(4, x.shape[1], device=x.device)
+    kernels.statistics[grid](
+        x,
+        either(addend, x),
+        out,
+        partial,
+        counters_of(norm, grid[1], x.device)[0],
+        *held(norm),
+        table,
+        rows,
+        per_part,
+        norm.momentum,
+        norm.eps,
+        x.shape[1],
+        addend is not None,
+        _ROWS,
+        CHANNELS,
+        _PARTS,
+        _STAGES,
+        num_warps=_WARPS,
+    )
+    return out, table
+
+
+def normalised(x: Tensor, residual: Tensor | None, table: Tensor, rectify: bool) -> Tensor:
+    """[relu](scale·x + offset + residual)."""
+    from . import _norm_kernels as kernels
+
+    y = torch.empty_like(x)
+    kernels.apply[(blocks(x),)](
+        x, either(residual, x), y, table, x.numel(), x.shape[1], rectify, residual is not None, BLOCK
+    )
+    return y
+
+
+def backward_pass(
+    upstream: Upstream, x: Tensor, y: Tensor | None, table: Tensor, norm: Norm, *, rectify: bool, with_residual: bool
+) -> Gradients:
+    """All gradients. ``y`` says where the ReLU was open, if a residual was added. Without one, x does."""
+    from . import _norm_kernels as kernels
+
+    gradient, second, skip = upstream
+    grid, sums, options = backward_sums(x, norm)
+    stored = torch.empty_like(x) if with_residual or second is not None else None
+    kernels.backward_sums[grid](
+        gradient,
+        either(second, x),
+        x,
+        either(y, x),
+        either(stored, x),
+        table,
+        *sums,
+        x.shape[1],
+        rectify,
+        with_residual,
+        second is not None,
+        stored is not None,
+        *options,
+        _STAGES,
+        num_warps=_WARPS,
+    )
+    # what was stored only because it has two sources is not needed again: its memory takes the gradient of x
+    by_x = stored if stored is not None and not with_residual else torch.empty_like(x)
+    kernels.backward_apply[(blocks(x),)](
+        either(stored, gradient),
+        x,
+        either(skip, x),
+        table,
+        sums.means,
+        by_x,
+        x.numel(),
+        x.shape[1],
+        rectify and stored is None,
+        skip is not None,
+        BLOCK,
+    )
+    return Gradients(by_x, stored if with_residual else None, sums.by_weight, sums.by_bias)
+
+
+def backward_sums(x: Tensor, norm: Norm) -> tuple[tuple[int, int], Sums, tuple[int, int, int]]:
+    """Grid, arguments and compile-time sizes of a kernel that sums gradients over rows."""
+    grid, rows, per_part, partial = _divided(x)
+    means, by_weight, by_bias = (torch.empty(*size, x.shape[1], device=x.device) for size in ((2,), (), ()))
+    counters = counters_of(norm, grid[1], x.device)[1]
+    return grid, Sums(partial, counters, by_weight, by_bias, means, rows, per_part), (_ROWS, CHANNELS, _PARTS)
+
+
+def _divided(x: Tensor) -> tuple[tuple[int, int], int, int, Tensor]:
+    """Grid (parts, blocks of channels), rows, rows of a part, and room for its two sums, (parts, 2, C)."""
+    channels = x.shape[1]
+    rows = x.numel() // channels
+    parts = max(1, min(_PROGRAMS * CHANNELS // channels, -(-rows // _ROWS)))
+    return (
+        (parts, channels // CHANNELS),
+        rows,
+        -(-rows // parts),
+        torch.empty(parts, 2, channels, device=x.device),
+    )
+
+
+def held(norm: Norm) -> tuple[Tensor | None, ...]:
+    """What a norm holds, in the kernels' order."""
+    return norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.num_batches_tracked
+
+
+def blocks(x: Tensor) -> int:
+    """Programs that work on each entry alone."""
+    return -(-x.numel() // BLOCK)
+
+
+def either(given: Tensor | None, stand_in: Tensor) -> Tensor:
+    """A kernel takes a pointer even where it does not read it."""
+    return stand_in if given is None else given
