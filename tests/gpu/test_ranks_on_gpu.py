@@ -9,6 +9,10 @@ import pytest
 import torch
 import torch.multiprocessing as mp
 from ranks_on_gpu import OBJECTIVES, one_over_nccl, two_over_gloo
+from torch import Tensor, nn
+
+from vmcr2.distributed import WholeBatch
+from vmcr2.models import _fused_mnist
 
 pytestmark = pytest.mark.gpu
 
@@ -41,3 +45,25 @@ def test_two_processes_on_one_gpu_over_gloo(tmp_path: Path) -> None:
         assert not two["captured"]
         assert "steps run eagerly" in two["said"][0]
         check_same(two, plain)
+
+
+@pytest.mark.parametrize("layer", ["dropout", "dropout of channels last", "MNIST's kernels"])
+def test_a_row_s_dropout_does_not_depend_on_the_processes(layer: str) -> None:
+    """The masks of one process with 12 rows, and of one that has the last seven of them."""
+    x = torch.rand(12, 64, 28, 28, device="cuda") + 1
+    if layer != "dropout":
+        x = x.contiguous(memory_format=torch.channels_last)
+    bias = torch.zeros(64, device="cuda")
+
+    def dropped(rows: Tensor) -> Tensor:
+        torch.manual_seed(0)
+        if layer == "MNIST's kernels":
+            applied: Tensor = _fused_mnist.Pool.apply(rows, bias, 0.25)  # type: ignore[no-untyped-call]
+            return applied
+        return nn.functional.dropout(rows, 0.25)
+
+    whole = dropped(x)
+    with WholeBatch(slice(5, 12), 12):
+        part = dropped(x[5:])
+    assert torch.equal(part, whole[5:])
+    assert 0.2 < (whole == 0).double().mean() < 0.3
