@@ -13,6 +13,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+_INTO_ONE = "all_gather_single" if hasattr(dist, "all_gather_single") else "all_gather_into_tensor"
+"""Its name before torch 2.13."""
+
 
 def processes() -> int:
     """How many work together; 1 without an initialised process group."""
@@ -51,7 +54,7 @@ def _all_rows(rows: Tensor, sizes: list[int]) -> Tensor:
     most = max(sizes)
     if rows.is_cuda and min(sizes) == most and dist.is_nccl_available() and "cuda:nccl" in dist.get_backend_config():
         every = rows.new_empty(sum(sizes), *rows.shape[1:])
-        dist.all_gather_into_tensor(every, rows.contiguous())
+        getattr(dist, _INTO_ONE)(every, rows.contiguous())
         return every
     padded = rows.new_zeros(most, *rows.shape[1:])
     padded[: len(rows)] = rows

@@ -162,6 +162,11 @@ class Ranks:
             raise EndedByAnother from error
         raise error if error is not None else UserError(f"rank {failed}: {told[failed]}")
 
+    def meet_to_stop(self) -> None:
+        """Wait for all processes, before each of them ends."""
+        if self.count > 1:
+            meet("the stop")
+
     @torch.no_grad()
     def copy_first(self, tensors: Iterable[Tensor]) -> None:
         """Rank 0's values for all, in place."""
@@ -195,17 +200,22 @@ def joined() -> Iterator[Ranks]:
 
 
 def leave_together() -> None:
-    """End the process group once every process is here.
+    """End the process group once every process is here."""
+    meet("the end")
+    dist.destroy_process_group()
+
+
+def meet(place: str) -> None:
+    """Wait until every process is here, each once.
 
     A process that closes its connections while another still reads what it sent can break that one's last exchange. So
     they meet in the store, which is not one of these connections.
     """
     store: Any = dist.distributed_c10d._get_default_store()
-    if store.add("here", 1) == dist.get_world_size():
-        store.set("all here", "yes")
+    if store.add(place, 1) == dist.get_world_size():
+        store.set(f"all at {place}", "yes")
     with suppress(RuntimeError):  # the process that has the store may be gone: then all were here
-        store.wait(["all here"], _TIMEOUT)
-    dist.destroy_process_group()
+        store.wait([f"all at {place}"], _TIMEOUT)
 
 
 def _backend() -> str:

@@ -103,6 +103,7 @@ class _Running:
         """In all processes, if one of them was asked."""
         if self.ranks.any(interrupts.asked()):
             interrupts.ask()
+            self.ranks.meet_to_stop()
         interrupts.stop_if_asked()
 
     def outcome(self) -> dict[str, Any]:
