@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from command_line import in_process
 from run_files import metrics, weights
 from seeds import SEED
 
@@ -128,6 +129,20 @@ def test_a_mistake_is_said_once(place: Path) -> None:
     assert done.stderr.count("vmcr2: ") == 1
     assert "a batch has 1 rows, but there are 2 processes" in done.stderr
     assert not (place / "runs").exists()
+
+
+def test_the_command_that_started_a_run_continues_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As torchrun does when it starts the processes again; also a run that is finished meanwhile."""
+    out = str(tmp_path / "run")
+    line = ["train", "digits", "--objective", "ce", "--epochs", "2", "--device", "cpu", "--set", "dim=32", "--out", out]
+    assert in_process(*line).code == 0
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    again = in_process(*line)
+    assert again.code == 0, again.err
+    assert "was already finished" in again.out
+    other = in_process(*line[:-3], "dim=48", "--out", out)
+    assert other.code == 2
+    assert "leave all other settings out" in other.err
 
 
 def test_restarts_need_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -218,7 +218,8 @@ def _resumed(
     moved = data is not None and recipe is None and config.data.name in OWN
     others = {name: value for name, value in changes.items() if name != "epochs"}
     source: Source | None = None
-    if others or settings or objective is not None or (data is not None and not moved):
+    named = bool(others or settings or objective is not None or (data is not None and not moved))
+    if named:
         given, source = _given(out, own, recipe, objective, changes, settings, strict)
         if given.replace(epochs=config.optim.epochs).acting() != config.acting():
             raise _other_settings(out)
@@ -226,7 +227,7 @@ def _resumed(
         config = _extended(RunFolder(out), config, changes["epochs"])
     if moved:
         return config, open_settings(config.replace(data_path=str(data)).data)
-    if recipe is None:
+    if recipe is None or named:
         return config, source
     if is_own_data(recipe):
         same, of = str(Path(recipe).expanduser().resolve()) == config.data.path, config.data.path or config.data.name
@@ -234,7 +235,7 @@ def _resumed(
         same, of = find_recipe(recipe).config.recipe == config.recipe, config.recipe or config.data.name
     if not same:
         raise UserError(f"{out} is a run of {of}, not of {recipe}: leave {recipe} out")
-    return config, source
+    return config, None
 
 
 def _given(out: Path, *asked: Any) -> tuple[Config, Source | None]:
