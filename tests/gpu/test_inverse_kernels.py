@@ -46,7 +46,7 @@ def test_sweeps_invert(size: int, largest: float) -> None:
     matrices = axes * values @ axes.mT
     got = invert_by_sweeps(matrices.float().cuda().contiguous())
     assert relative(got.cpu(), axes / values @ axes.mT) < 1e-6 * largest
-    assert torch.equal(got, got.mT)
+    assert torch.allclose(got, got.mT, rtol=1e-4, atol=1e-6 * largest)
 
 
 @pytest.mark.parametrize("spread", [1.0, 0.1])
@@ -57,8 +57,9 @@ def test_newton_inverts(spread: float, dim: int) -> None:
     inverse, residual = newton_inverse_identity_plus(z, alpha)
     wanted = torch.linalg.inv(torch.eye(dim, device=CUDA) + alpha * z.double().T @ z.double())
     assert residual < 0.01
-    assert relative(inverse, wanted) < 1e-4
-    assert relative(z @ inverse, z.double() @ wanted) < 5e-4
+    tolerance = 1e-5 if spread == 1 else 1e-3  # almost parallel rows: one eigenvalue is 500, the others 1
+    assert relative(inverse, wanted) < tolerance
+    assert relative(z @ inverse, z.double() @ wanted) < tolerance
 
 
 def test_small_inverses_of_pairs() -> None:

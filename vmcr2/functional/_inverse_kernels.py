@@ -37,8 +37,9 @@ def _dot(left, right):
 def _invert(block, SIZE: tl.constexpr):
     """The inverse of a small block in registers, pivot after pivot.
 
-    A sweep of pivot p subtracts (c − e_p)(r − e_p)ᵀ/pivot from the block, with its column c and row r. Every diagonal
-    entry is then too large by 2; the end subtracts that, and changes the sign.
+    A sweep of pivot p subtracts crᵀ/pivot from the block, with its column c and row r. Row p becomes r/pivot, column p
+    c/pivot, and the pivot −1/pivot: the same product, if p's entries of c and r are −1, and row and column were 0.
+    After all sweeps the block is minus its inverse.
     """
     at = tl.arange(0, SIZE)
     row, column = at[:, None], at[None, :]
@@ -46,9 +47,10 @@ def _invert(block, SIZE: tl.constexpr):
         across = tl.sum(tl.where(row == p, block, 0.0), 0)
         down = tl.sum(tl.where(column == p, block, 0.0), 1)
         pivot = tl.sum(tl.where(at == p, across, 0.0), 0)
-        across = tl.where(at == p, across - 1.0, across) / pivot
-        block -= tl.where(at == p, down - 1.0, down)[:, None] * across[None, :]
-    return tl.where(row == column, 2.0 - block, -block)
+        across = tl.where(at == p, -1.0, across) / pivot
+        down = tl.where(at == p, -1.0, down)
+        block = tl.where((row == p) | (column == p), 0.0, block) - down[:, None] * across[None, :]
+    return -block
 
 
 @triton.jit

@@ -13,8 +13,8 @@ from ._linalg import Guard, products_in_tf32
 BLOCK = 64
 """Matrices are padded to a multiple of it."""
 _HALF = 32
-_STEP = 32
-_NEWTON_TILE = {"ROWS": 64, "COLUMNS": 64, "DEEP": 64}
+_STEP = 16
+_NEWTON_TILE = {"ROWS": 64, "COLUMNS": 32, "DEEP": 64, "num_stages": 4}
 _CONVERGED = 1e-3
 """Of |I − SX|: one true step of Newton's method squares it."""
 
@@ -47,7 +47,7 @@ def invert_by_sweeps(matrices: Tensor) -> Tensor:
     old, new = matrices.new_empty(n, D, BLOCK), matrices.new_empty(n, D, BLOCK)
     for block in range(blocks):
         parts = (matrices, inverses, old, new, block * BLOCK, D, BLOCK)
-        kernels.sweep_diagonal[(n,)](matrices, inverses, block * BLOCK, D, _HALF, num_warps=1)
+        kernels.sweep_diagonal[(n,)](matrices, inverses, block * BLOCK, D, _HALF, num_warps=4)
         kernels.sweep_panel[(n, blocks)](*parts)
         kernels.sweep_rest[(n, blocks * (blocks + 1) // 2)](*parts, block == blocks - 1)
     return matrices
@@ -89,7 +89,7 @@ class ClassMoments:
 
         D = self.sums.shape[1]
         kernels.add_moments[self._grid()](
-            *(rows, order, starts, counts, self.sums, self.dim, D, sign, fresh, BLOCK, 2 * _STEP if fresh else _STEP)
+            *(rows, order, starts, counts, self.sums, self.dim, D, sign, fresh, BLOCK, 4 * _STEP if fresh else _STEP)
         )
 
     def inverses_of_identity_plus(self, scales: Tensor, out: Tensor) -> Tensor:

@@ -47,6 +47,7 @@ class CarriedStatistics:
         self.moments = ClassMoments(num_classes, features.shape[1], features.device)
         self.room = torch.empty_like(self.moments.sums)
         self._writing: Aside | None = None
+        self._in_use: tuple[Tensor, ...] = ()
         self.refresh()
 
     def refresh(self) -> None:
@@ -63,6 +64,7 @@ class CarriedStatistics:
 
     def replace(self, places: Tensor, features: Tensor, labels: Tensor) -> None:
         """Write rows into the memory, and their difference into the sums; beside what follows."""
+        self._in_use = places, features, labels  # until the next step, by which all streams have met
         with Aside(features, lane=_LANE) as self._writing:
             order, starts, counts = self._by_class(self.labels[places]).sorted()
             self.moments.add(self.features, places[order], starts, counts, -1.0)

@@ -13,8 +13,8 @@ from ..distributed import rows_before
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _MOST_IMAGES = (2**31 - 1) // (64 * 28 * 28)  # the kernels' indices have 32 bits
-_BLOCK = 256  # positions per program of the first convolution
-_PROGRAMS = 1056  # of its backward pass: eight per multiprocessor, so that loads overlap
+_BLOCK = 128  # positions per program of the first convolution
+_PROGRAMS = 528  # of its backward pass: four per multiprocessor
 _POOL_BLOCK = 64  # pooled positions per program, with all 64 channels
 _PARTS, _COLUMNS = 256, 16  # per program that adds up the parts
 _STEPS = 2**16
@@ -103,7 +103,7 @@ class Pool(torch.autograd.Function):
         seed = torch.randint(2**62, (1,), device=x.device) if p > 0 else taken
         ctx.scale = 1 / (1 - p)
         dropout = (rows_before() * 196, round(p * _STEPS), ctx.scale, p > 0)
-        kernels.pool[(_pool_blocks(n),)](x, bias, y, taken, seed, n, *dropout, _POOL_BLOCK)
+        kernels.pool[(_pool_blocks(n),)](x, bias, y, taken, seed, n, *dropout, _POOL_BLOCK, num_warps=8)
         ctx.save_for_backward(taken)
         return y
 

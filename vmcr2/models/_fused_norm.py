@@ -11,7 +11,7 @@ from torch.nn.functional import max_pool2d, relu
 from .._shared import fits_triton
 from ..distributed import in_whole_batch
 from ._norm_passes import CHANNELS, Norm, Upstream, backward_pass, normalised, statistics
-from ._pool_passes import pool_backward_pass, pooled
+from ._pool_passes import Windows, pool_backward_pass, pooled
 from ._small_norm_passes import is_small, small_backward_pass, small_forward_pass
 
 
@@ -127,17 +127,17 @@ class FusedNorm(torch.autograd.Function):
         wanted: Wanted,
     ) -> tuple[Tensor, ...]:
         """Returns what is wanted, y first, and updates the running statistics."""
-        taken = None
+        windows = Windows(None, None)  # type: ignore[arg-type]
         if is_small(x) and not wanted.pool:
             total, y, table = small_forward_pass(x, addend, residual, norm, wanted.rectify)
         else:
             total, table = statistics(x, addend, norm)
             if wanted.pool:
-                y, taken = pooled(total, table)
+                y, windows = pooled(total, table)
             else:
                 y = normalised(total, residual, table, wanted.rectify)
         mask = y if residual is not None and wanted.rectify else None
-        ctx.save_for_backward(total, mask, table, taken)
+        ctx.save_for_backward(total, mask, table, *windows)
         ctx.set_materialize_grads(False)
         ctx.wanted, ctx.norm = wanted, norm
         ctx.with_addend, ctx.with_residual = addend is not None, residual is not None
@@ -151,11 +151,12 @@ class FusedNorm(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         """At most two passes: first the sums over samples, then the gradients of x and of the residual."""
-        x, mask, table, taken = ctx.saved_tensors
+        x, mask, table, *windows = ctx.saved_tensors
+        taken = windows[0]
         upstream = _upstream(gradients, ctx.wanted, x if taken is None else taken, x)
         flags = {"rectify": ctx.wanted.rectify, "with_residual": ctx.with_residual}
         if taken is not None:
-            found = pool_backward_pass(upstream.first, x, taken, table, ctx.norm)
+            found = pool_backward_pass(upstream.first, x, Windows(*windows), table, ctx.norm)
         elif is_small(x):
             found = small_backward_pass(upstream, x, mask, table, **flags)
         else:

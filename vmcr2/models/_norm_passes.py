@@ -22,7 +22,9 @@ _STAGES = 4  # of which all but one are being read while one is added up
 _PROGRAMS = 512
 """A sum over samples is split into so many programs (parts × blocks of channels): four per multiprocessor, all at work
 at once. More would overlap no more loads, and give the last one more parts to add up."""
-_PARTS = 32  # that the last program reads at a time
+_PART_ROWS = 128
+"""The fewest rows of a part."""
+_PARTS = 128  # that the last program reads at a time
 BLOCK = 2048
 """Entries of a program that works on each entry alone."""
 
@@ -105,25 +107,9 @@ def backward_pass(
     from . import _norm_kernels as kernels
 
     gradient, second, skip = upstream
-    grid, sums, options = backward_sums(x, norm)
     stored = torch.empty_like(x) if with_residual or second is not None else None
-    kernels.backward_sums[grid](
-        gradient,
-        either(second, x),
-        x,
-        either(y, x),
-        either(stored, x),
-        table,
-        *sums,
-        x.shape[1],
-        rectify,
-        with_residual,
-        second is not None,
-        stored is not None,
-        *options,
-        _STAGES,
-        num_warps=_WARPS,
-    )
+    mask = y if with_residual else None
+    sums = add_up_gradients(gradient, x, table, norm, second=second, y=mask, stored=stored, rectify=rectify)
     # what was stored only because it has two sources is not needed again: its memory takes the gradient of x
     by_x = stored if stored is not None and not with_residual else torch.empty_like(x)
     kernels.backward_apply[(blocks(x),)](
@@ -142,19 +128,50 @@ def backward_pass(
     return Gradients(by_x, stored if with_residual else None, sums.by_weight, sums.by_bias)
 
 
-def backward_sums(x: Tensor, norm: Norm) -> tuple[tuple[int, int], Sums, tuple[int, int, int]]:
-    """Grid, arguments and compile-time sizes of a kernel that sums gradients over rows."""
+def add_up_gradients(
+    gradient: Tensor,
+    x: Tensor,
+    table: Tensor,
+    norm: Norm,
+    *,
+    second: Tensor | None = None,
+    y: Tensor | None = None,
+    stored: Tensor | None = None,
+    rectify: bool = True,
+) -> Sums:
+    """Σg and Σg·x̂ over the rows of x; g is ``gradient`` + ``second`` through the ReLU, kept in ``stored`` if given."""
+    from . import _norm_kernels as kernels
+
     grid, rows, per_part, partial = _divided(x)
     means, by_weight, by_bias = (torch.empty(*size, x.shape[1], device=x.device) for size in ((2,), (), ()))
-    counters = counters_of(norm, grid[1], x.device)[1]
-    return grid, Sums(partial, counters, by_weight, by_bias, means, rows, per_part), (_ROWS, CHANNELS, _PARTS)
+    sums = Sums(partial, counters_of(norm, grid[1], x.device)[1], by_weight, by_bias, means, rows, per_part)
+    kernels.backward_sums[grid](
+        gradient,
+        either(second, x),
+        x,
+        either(y, x),
+        either(stored, x),
+        table,
+        *sums,
+        x.shape[1],
+        rectify,
+        y is not None,
+        second is not None,
+        stored is not None,
+        _ROWS,
+        CHANNELS,
+        _PARTS,
+        _STAGES,
+        num_warps=_WARPS,
+    )
+    return sums
 
 
 def _divided(x: Tensor) -> tuple[tuple[int, int], int, int, Tensor]:
     """Grid (parts, blocks of channels), rows, rows of a part, and room for its two sums, (parts, 2, C)."""
     channels = x.shape[1]
     rows = x.numel() // channels
-    parts = max(1, min(_PROGRAMS * CHANNELS // channels, -(-rows // _ROWS)))
+    parts = max(1, min(_PROGRAMS * CHANNELS // channels, -(-rows // _PART_ROWS)))
     return (
         (parts, channels // CHANNELS),
         rows,

@@ -2,37 +2,46 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
-from ._norm_passes import BLOCK, Gradients, Norm, backward_sums, blocks
+from ._norm_passes import BLOCK, CHANNELS, Gradients, Norm, add_up_gradients, blocks
 
-_WARPS = 8
+_ROWS = 32
 
 
-def pooled(x: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
-    """The normalised x after ReLU and max-pooling, and which tap each window took."""
+class Windows(NamedTuple):
+    """What the backward pass needs of each window."""
+
+    taken: Tensor
+    """The tap that it took; 9 if nothing was above 0."""
+    chosen: Tensor
+    """x there."""
+
+
+def pooled(x: Tensor, table: Tensor) -> tuple[Tensor, Windows]:
+    """The normalised x after ReLU and max-pooling, and what each window took."""
     from . import _pool_kernels as kernels
 
     n, channels, height, width = x.shape
     shape = (n, channels, height // 2, width // 2)
     y = torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
-    taken = torch.empty_like(y, dtype=torch.uint8)
-    kernels.pool_apply[(blocks(y),)](x, y, taken, table, y.numel(), height, width, channels, BLOCK)
-    return y, taken
+    taken, chosen = torch.empty_like(y, dtype=torch.uint8), torch.empty_like(y)
+    kernels.pool_apply[(blocks(y),)](x, y, taken, chosen, table, y.numel(), height, width, channels, BLOCK)
+    return y, Windows(taken, chosen)
 
 
-def pool_backward_pass(gradient: Tensor, x: Tensor, taken: Tensor, table: Tensor, norm: Norm) -> Gradients:
-    """All gradients, through the pool."""
+def pool_backward_pass(gradient: Tensor, x: Tensor, windows: Windows, table: Tensor, norm: Norm) -> Gradients:
+    """All gradients, through the pool. Sums over positions are sums over windows, which each gave to one position."""
     from . import _pool_kernels as kernels
 
     channels, height, width = x.shape[1:]
-    grid, sums, options = backward_sums(x, norm)
-    kernels.pool_backward_sums[grid](
-        gradient, x, taken, table, *sums, height, width, channels, *options, num_warps=_WARPS
-    )
+    rows = x.numel() // channels
+    sums = add_up_gradients(gradient, windows.chosen, table, norm)
     by_x = torch.empty_like(x)
-    kernels.pool_backward_apply[(blocks(x),)](
-        gradient, x, taken, table, sums.means, by_x, x.numel(), height, width, channels, BLOCK
+    kernels.pool_backward_apply[(-(-rows // _ROWS), channels // CHANNELS)](
+        *(gradient, x, windows.taken, table, sums.means, by_x, rows, height, width, channels, _ROWS, CHANNELS)
     )
     return Gradients(by_x, None, sums.by_weight, sums.by_bias)

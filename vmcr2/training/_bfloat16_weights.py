@@ -29,10 +29,13 @@ class BFloat16Weights:
         }
         self.gradients = {name: torch.zeros_like(parameter) for name, parameter in self.masters.items()}
 
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Copy the weights."""
+        torch._foreach_copy_([copy.detach() for copy in self.copies.values()], list(self.masters.values()))
+
     def __call__(self, x: Tensor) -> Tensor:
-        """The network's output, computed with fresh copies of the weights."""
-        with torch.no_grad():
-            torch._foreach_copy_([copy.detach() for copy in self.copies.values()], list(self.masters.values()))
+        """The network's output, computed with the copies."""
         return cast(Tensor, functional_call(self.network, self.copies, (x,)))
 
     @torch.no_grad()

@@ -104,8 +104,16 @@ class Step:
     def featurize(self, index: Tensor, draw: Tensor) -> Tensor:
         """Augment and embed this process's share of the batch."""
         with self.ranks.whole_batch(len(index)):
-            x = self.numerics.cast(self.samples.training_batch(self.ranks.own(index), draw))
-            return self.half(x) if self.half is not None else cast(Tensor, self.network(x))
+            return self._featurize(self.ranks.own(index), draw)
+
+    def _featurize(self, index: Tensor, draw: Tensor) -> Tensor:
+        if self.half is None:
+            return cast(Tensor, self.network(self.numerics.cast(self.samples.training_batch(index, draw))))
+        with Aside(index) as casting:
+            self.half.refresh()
+        x = self.numerics.cast(self.samples.training_batch(index, draw))
+        casting.join()
+        return self.half(x)
 
     def take(self, index: Tensor, following: Tensor, *, foreseen: bool = False) -> None:
         """The batch of the next step, and the one after it, to look ahead to.
