@@ -6,6 +6,7 @@ times. Figures are test accuracies in the joint task of all trained and all adde
 digits, other seeds, and the other ten of CIFAR-100's left-out classes (docs/new-classes.md).
 
     python -m experiments.new_classes --mnist FOLDER --cifar100 FOLDER   # writes results/new-classes.json
+    python -m experiments.new_classes --only cifar100 --cifar100 FOLDER --device cuda   # its rows anew, on a GPU
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ._study import RESULTS, run_all, save, table
+from ._study import RESULTS, environment, run_all, save, table
 
 PICTURES = {"digits": (), "mnist": (1, 5, 20, 200), "cifar100": (1, 5, 20)}
 DRAWS = 10
@@ -39,6 +40,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 TRAINED_ON = {"digits": None, "mnist": 12_000, "cifar100": 16_000}
 """The first so many training pictures of the known classes."""
+ON_A_GPU: dict[str, dict[str, Any]] = {"cifar100": {"flip": True}}
+"""There these data sets have time for all their training pictures, and as many epochs as the rule says."""
 
 
 class Job(NamedTuple):
@@ -70,7 +73,7 @@ def all_jobs() -> list[Job]:
     return jobs
 
 
-def one(job: Job, work: Path, folders: dict[str, str]) -> dict[str, Any]:
+def one(job: Job, work: Path, folders: dict[str, str], device: str = "cpu") -> dict[str, Any]:
     """Train, or take the finished run; measure."""
     import vmcr2
     from vmcr2.data import from_arrays
@@ -78,7 +81,9 @@ def one(job: Job, work: Path, folders: dict[str, str]) -> dict[str, Any]:
     torch.set_num_threads(1)
     train, test, names = _parts(job, folders)
     left_out = torch.tensor(job.left_out)
-    seen = torch.where(~torch.isin(train.labels, left_out))[0][: TRAINED_ON[job.data]]
+    long = device == "cuda" and job.data in ON_A_GPU
+    settings, most = (ON_A_GPU[job.data], None) if long else (SETTINGS[job.data], TRAINED_ON[job.data])
+    seen = torch.where(~torch.isin(train.labels, left_out))[0][:most]
     known = ~torch.isin(test.labels, left_out)
     source = from_arrays(
         train.inputs[seen],
@@ -86,10 +91,10 @@ def one(job: Job, work: Path, folders: dict[str, str]) -> dict[str, Any]:
         test=(test.inputs[known], [names[j] for j in test.labels[known]]),
     )
     if (work / job.folder / "summary.json").exists():
-        run = vmcr2.load_run(work / job.folder, device="cpu")
+        run = vmcr2.load_run(work / job.folder, device=device)
     else:
-        own = {"objective": job.objective, "seed": job.seed, "device": "cpu"}
-        config = vmcr2.recipe("auto", data=source, **own, **SETTINGS[job.data])
+        own = {"objective": job.objective, "seed": job.seed, "device": device}
+        config = vmcr2.recipe("auto", data=source, **own, **settings)
         run = vmcr2.fit(config, source=source, out=work / job.folder)
     features = run.features(test.inputs)
     refused = (run.answers_of(features).novelty.double() > run.threshold(REFUSED)).double().cpu()
@@ -120,10 +125,6 @@ def _parts(job: Job, folders: dict[str, str]) -> tuple[Any, Any, tuple[str, ...]
     return given.train(), given.test(), given.class_names
 
 
-def _refused(run: Any, pictures: Any) -> float:
-    return float((run.predict(pictures, labels=True, refuse=REFUSED) < 0).double().mean())
-
-
 def _draws(
     job: Job, run: Any, train: Any, names: tuple[str, ...], features: Any, truth: list[str]
 ) -> dict[str, list[dict[str, float]]]:
@@ -131,7 +132,7 @@ def _draws(
     added = [names[j] for j in job.added]
     places = {name: at for at, name in enumerate((*run.class_names, *added))}
     labels = torch.tensor([places.get(name, -1) for name in truth])
-    features, labels = features[labels >= 0], labels[labels >= 0]
+    features, labels = features[(labels >= 0).to(features.device)], labels[labels >= 0]
     new = labels >= len(run.class_names)
     found: dict[str, list[dict[str, float]]] = {}
     for n in PICTURES[job.data]:
@@ -195,18 +196,29 @@ def main() -> None:
         "--work", type=Path, default=Path("runs/new-classes"), help="finished runs here are not made again"
     )
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--only", choices=list(TITLES), help="one data set; results are printed and not saved")
+    parser.add_argument("--only", choices=list(TITLES), help="one data set; the saved results of the others stay")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--tables", action="store_true", help="print the tables of the saved results")
     options = parser.parse_args()
-    if options.tables:
-        runs = json.loads((RESULTS / "new-classes.json").read_text())["runs"]
-    else:
-        jobs = [job for job in all_jobs() if options.only in (None, job.data)]
+    if not options.tables:
         folders = {name: path for name in ("mnist", "cifar100") if (path := getattr(options, name))}
-        runs = run_all(partial(one, work=options.work, folders=folders), jobs, options.workers)
-        if options.only is None:
-            save("new-classes.json", {"settings": SETTINGS, "draws": DRAWS, "runs": runs})
-    print("\n\n".join(tables(runs)))
+        measure(options.only, partial(one, work=options.work, folders=folders, device=options.device), options.workers)
+    print("\n\n".join(tables(json.loads((RESULTS / "new-classes.json").read_text())["runs"])))
+
+
+def measure(only: str | None, function: Any, workers: int) -> None:
+    """Run the study, or one data set of it, and save it. Every run has the environment that it was made in."""
+    jobs = [job for job in all_jobs() if only in (None, job.data)]
+    found = run_all(function, jobs, workers)
+    here = environment()  # not before: it may start CUDA, which processes that are forked after it cannot use
+    made = [run | {"environment": here} for run in found]
+    others = []
+    if only is not None:
+        before = json.loads((RESULTS / "new-classes.json").read_text())
+        others = [{"environment": before["environment"]} | run for run in before["runs"] if run["data"] != only]
+    order = list(TITLES)[::-1]  # as in the documents
+    runs = sorted([*made, *others], key=lambda run: order.index(run["data"]))
+    save("new-classes.json", {"settings": SETTINGS, "on a GPU": ON_A_GPU, "draws": DRAWS, "runs": runs})
 
 
 if __name__ == "__main__":

@@ -10,14 +10,14 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command_line import Said, in_process
 from rich.console import Console
+from sweep_lines import lines
 from typer.testing import CliRunner
 
-from vmcr2.cli import _sweep, app
+from vmcr2.cli import _sweep, _sweep_display, app
 from vmcr2.data import Source
 from vmcr2.runs import TrainingError, recipe
 
@@ -33,10 +33,6 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("VMCR2_DATA", raising=False)
-
-
-def lines(out: str = "s") -> list[dict[str, Any]]:
-    return [json.loads(line) for line in Path(out, "results.jsonl").read_text().splitlines()]
 
 
 def test_a_line_for_every_run_and_a_table() -> None:
@@ -80,7 +76,8 @@ def test_a_broken_run_is_shown_and_is_no_error() -> None:
     said = said_by("digits", *QUICK, "--objective", "ce", "--grid", "lr=1e30,0.1", "--out", "s")
     assert said.code == 0
     assert "[1/2] lr=1e+30 seed=0: failed: training broke in epoch 1" in said.out
-    assert "| failed 1 of 1: training broke" in said.out.splitlines()[-3]  # the last row of the table
+    last_row = [line for line in said.out.splitlines() if line.startswith("|")][-1]
+    assert "| failed 1 of 1: training broke" in last_row
 
 
 def test_a_run_without_a_result_is_an_error() -> None:
@@ -171,15 +168,15 @@ def test_stopping_says_how_to_go_on(how: signal.Signals, monkeypatch: pytest.Mon
 def test_on_a_terminal_the_best_so_far_is_in_sight(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = io.StringIO()
     console = Console(file=seen, force_terminal=True, width=120, color_system=None)
-    monkeypatch.setattr(_sweep, "Console", lambda: console)
+    monkeypatch.setattr(_sweep_display, "Console", lambda: console)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    points = _sweep._points(recipe("digits").with_settings, _sweep.read_axes(["lr=0.1,0.3,0.5"]), None, None, [])
+    points = _sweep._points(recipe("digits").with_settings, _sweep.read_axes(["lr=0.1,0.3,0.5"]), None, [])
     records = [
         {"holdout_accuracy": 0.5, "train_delta_r": 3.0, "seconds": 1.0, "wall_seconds": 2.0},
         {"holdout_accuracy": 0.4, "train_delta_r": 4.0, "seconds": 1.0, "wall_seconds": None},
         {"failed": str(TrainingError("it broke")), "wall_seconds": 1.0},
     ]
-    with _sweep._display(quiet=False) as display:
+    with _sweep_display.sweep_display(quiet=False) as display:
         display.started(4, 1, "2 runs at a time")
         for done, (record, point) in enumerate(zip(records, points, strict=True), start=2):
             display.finished(done, 4, record, point)

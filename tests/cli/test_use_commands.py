@@ -15,7 +15,7 @@ from command_line import in_process
 from picture_folders import Image, write_split
 from seeds import SEED
 
-from vmcr2.data import Split, open_data
+from vmcr2.data import Block, Split, open_data
 from vmcr2.runs import Run, fit, load_run, recipe
 
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -84,6 +84,24 @@ def test_the_three_formats_say_the_same(run: Run, place: Path) -> None:
         assert list(frame["input"]) == list(first["input"])
         assert np.allclose(frame["probability"], first["probability"])
     assert "refused" not in first.columns
+
+
+def test_a_first_block_that_is_refused_whole(run: Run, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each picture is a block of its own here, and the first one is the most foreign."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    blocks = run.form.blocks
+
+    def one_by_one(paths: Any, notes: list[str]) -> tuple[int, Iterator[Block]]:
+        total, found = blocks(paths, notes)
+        return total, (Block([name], own[None], []) for block in found for name, own in zip(*block[:2], strict=True))
+
+    monkeypatch.setattr(type(run.form), "blocks", lambda self, paths, notes: one_by_one(paths, notes))
+    paths = [str(path) for path in sorted((place / "new").rglob("*.png")) if path.name != "broken.png"]
+    order = run.novelty(paths).argsort(descending=True).tolist()
+    foreign, usual = paths[order[0]], paths[order[-1]]
+    said = in_process("predict", str(run.folder), foreign, usual, "--refuse", "0.5", "-o", "a.parquet")
+    assert said.code == 0, said.err
+    assert parquet.read_table("a.parquet")["class"].to_pylist() == [None, *run.predict(usual)]
 
 
 def test_on_the_screen(run: Run, place: Path) -> None:
@@ -157,6 +175,19 @@ def test_neighbours_on_the_screen_and_in_a_picture(run: Run, place: Path) -> Non
     assert len(json.loads(lines[0])["neighbors"]) == 5
 
 
+def test_a_category_that_training_did_not_have_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{('red', 'blue')[at % 2]},{at % 5},{('low', 'high')[at % 2]}" for at in range(100)]
+    Path("things.csv").write_text("\n".join(["colour,size,kind", *rows]))
+    assert in_process("train", "things.csv", "--label", "kind", "--epochs", "2", "--out", "run", "--json").code == 0
+    Path("new.csv").write_text("size,colour\n1,green\n2,red\n3,\n")
+    said = in_process("predict", "run", "new.csv", "-o", "out.csv")
+    assert said.code == 0
+    assert "The column colour has values that training did not have: green." in said.err
+    Path("known.csv").write_text("size,colour\n1,blue\n")
+    assert "did not have" not in in_process("predict", "run", "known.csv").err
+
+
 def test_rows_of_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     rows = [f"{at % 2 + 0.1 * (at % 7):.2f},{'low' if at % 2 else 'high'}" for at in range(200)]
@@ -173,7 +204,9 @@ def test_rows_of_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     said = in_process("predict", "run", "other.csv", "things.csv", "-o", "both.csv")
     assert said.code == 1
     assert "cannot read other.csv: the rows have no column size" in said.err
-    assert len(rows_of(Path("both.csv"))) == 200
+    rows = rows_of(Path("both.csv"))
+    assert len(rows) == 200
+    assert rows[0]["input"] == "things.csv:1"  # also where the other file cannot be read
     said = in_process("neighbors", "run", "things.csv", "-o", "x.png")
     assert (said.code, "which have no pictures: leave -o out" in said.err) == (2, True)
 
@@ -213,4 +246,14 @@ def test_a_run_without_calibration_says_so(place: Path) -> None:
     assert said.code == 0
     assert "This run is not calibrated: there are no probabilities" in said.err
     assert {row["probability"] for row in rows_of(place / "out.csv")} == {""}
+    assert {row["novelty"] for row in rows_of(place / "out.csv")} != {""}
     assert load_run(folder, device="cpu").confidence is None
+
+
+def test_a_novelty_that_is_a_probability_needs_calibration(place: Path) -> None:
+    """As in Python and in the server: cross-entropy's novelty is 1 − its largest probability."""
+    config = recipe("digits", objective="ce", epochs=2, device="cpu", calibration_share=0.0)
+    folder = fit(config, out=place / "plain").folder
+    for name in ("out.csv", "out.parquet"):
+        assert in_process("predict", str(folder), "new/six", "-o", name).code == 0
+    assert {row["novelty"] for row in rows_of(place / "out.csv")} == {""}

@@ -90,7 +90,7 @@ def test_a_crop_keeps_the_middle_in_the_shape_s_proportions() -> None:
         (np.zeros(8, dtype=np.uint8), "must be 1×8×8 as in training, got the shape 8"),
         ([], "the list is empty"),
         ([[0]], "pictures can be paths, .*; got int"),
-        ({"a": 1}, "pictures can be paths, .*; got dict"),
+        ({"a": 1}, "pictures can be paths, .*; got a dict with a, and"),
         ("https://example.org/a.png", "it is an address, .*: download it first"),
         ("nowhere.png", r"nowhere\.png \(it does not exist: correct the path\)"),
     ],
@@ -135,6 +135,21 @@ def test_links_are_named(tmp_path: Path, gradient: Image.Image) -> None:
     assert Path(name).name == "link.png"
     assert "a link that leads out of the folder" in why
     assert len(picture_files([tmp_path / "in" / "link.png"]).paths) == 1  # by itself it is wanted
+
+
+def test_a_link_that_is_no_picture_is_nobody_s_problem(tmp_path: Path, gradient: Image.Image) -> None:
+    gradient.save(tmp_path / "a.png")
+    (tmp_path / "debug.log").symlink_to("nowhere")
+    assert picture_files([tmp_path]) == ([str(tmp_path / "a.png")], [])
+    (tmp_path / "b.png").symlink_to("nowhere")
+    assert [name for name, _ in picture_files([tmp_path]).unreadable] == [str(tmp_path / "b.png")]
+
+
+def test_a_broken_picture_is_said_to_be_broken(tmp_path: Path, gradient: Image.Image) -> None:
+    gradient.convert("L").save(tmp_path / "a.jpg")
+    (tmp_path / "a.jpg").write_bytes((tmp_path / "a.jpg").read_bytes()[:60])
+    with pytest.raises(DataError, match=r"a\.jpg \(it is broken: "):
+        new_pictures(tmp_path / "a.jpg", GREY)
 
 
 def test_many_pictures_come_in_order_from_all_cores(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from experiments import new_classes as study
+from experiments import _study, new_classes as study
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -44,6 +44,19 @@ def test_a_network_is_measured_on_what_it_has_not_seen(tmp_path: Path, monkeypat
     assert all(draw["known"] > 0.75 for draws in result["added_with"].values() for draw in draws)
     again = study.one(job, tmp_path, {})  # the finished run is taken
     assert again == result
+
+
+def test_one_data_set_is_measured_again_and_the_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (study, _study):
+        monkeypatch.setattr(module, "RESULTS", tmp_path)
+    old = [{"data": data, "known_accuracy": 0.5} for data in ("cifar100", "mnist", "digits")]
+    (tmp_path / "new-classes.json").write_text(json.dumps({"environment": {"commit": "a"}, "runs": old}))
+    monkeypatch.setattr(study, "run_all", lambda function, jobs, workers: [function(job) for job in jobs])
+    study.measure("mnist", lambda job: {"data": job.data, "known_accuracy": 0.9}, 1)
+    runs = json.loads((tmp_path / "new-classes.json").read_text())["runs"]
+    assert [run["data"] for run in runs] == ["cifar100", *["mnist"] * 9, "digits"]
+    assert {run["known_accuracy"] for run in runs if run["data"] == "mnist"} == {0.9}
+    assert [run["environment"]["commit"] == "a" for run in runs] == [True, *[False] * 9, True]
 
 
 def test_the_documents_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

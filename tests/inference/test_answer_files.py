@@ -62,6 +62,15 @@ def test_parquet_keeps_columns_without_values(tmp_path: Path) -> None:
     assert read(path) == [{"input": "a", "probability": None}, {"input": "b", "probability": None}]
 
 
+def test_parquet_takes_texts_after_rows_without_any(tmp_path: Path) -> None:
+    """All samples of the first block may be refused; a class's folder may have a name that is no UTF-8."""
+    pytest.importorskip("pyarrow")
+    with rows_file(tmp_path / "out.parquet", texts=("class",)) as write:
+        write({"input": ["a", "b"], "class": [None, None]})
+        write({"input": ["c", "d"], "class": [None, "caf\udce9"]})
+    assert [row["class"] for row in read(tmp_path / "out.parquet")] == [None, None, None, "caf\\udce9"]
+
+
 def test_outputs_are_checked_before_any_work(tmp_path: Path) -> None:
     known = (".csv", ".jsonl", ".parquet")
     check_output(tmp_path / "new.CSV", known)

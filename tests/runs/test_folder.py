@@ -311,8 +311,8 @@ def test_a_default_folder_that_cannot_be_made(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(UserError, match=r"is not a run folder: it has no config\.json"):
+    for path, why in ((tmp_path, r"it has no config\.json"), (tmp_path / "nowhere", "it does not exist")):
+        with pytest.raises(UserError, match=f"is not a run folder: {why}"):
             RunFolder(path).read_config()
 
 

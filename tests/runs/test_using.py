@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,6 +101,54 @@ def test_all_kinds_of_inputs_agree(run: Run, images: torch.Tensor, tmp_path: Pat
         assert torch.allclose(run.features(kind), expected, atol=1e-6)
     one = run.predict(Image.open(tmp_path / "3.png"))
     assert one == run.predict(few)[3:4]
+
+
+def test_a_loader_s_lists_of_samples_are_all_answered(run: Run, images: torch.Tensor, tmp_path: Path) -> None:
+    """Paths, and what a person's own collate_fn leaves alone, come as lists: the first sample is not all of them."""
+    few = images[:5]
+    for at, pixels in enumerate(few[:, 0].numpy()):
+        Image.fromarray(pixels).save(tmp_path / f"{at}.png")
+    paths = [str(path) for path in sorted(tmp_path.iterdir())]
+    pictures = [Image.open(path) for path in paths]
+    expected = run.features(few)
+    samples: list[list[Any]] = [paths, pictures, list(few), [{"image": one} for one in pictures]]
+    for kind in samples:
+        loader = DataLoader(kind, batch_size=2, collate_fn=list)  # type: ignore[arg-type]
+        assert torch.allclose(run.features(loader), expected, atol=1e-6)
+        pairs = DataLoader(
+            [(one, 0) for one in kind],  # type: ignore[arg-type]
+            batch_size=2,
+            collate_fn=lambda batch: tuple(zip(*batch, strict=True)),
+        )
+        assert torch.allclose(run.features(pairs), expected, atol=1e-6)
+    assert torch.allclose(run.features(DataLoader(paths, batch_size=2)), expected, atol=1e-6)  # type: ignore[arg-type]
+    assert torch.allclose(run.features(DataLoader(TensorDataset(few), batch_size=None)), expected, atol=1e-6)
+
+
+def test_samples_that_come_one_by_one_go_through_the_network_together(
+    run: Run, images: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    hook = run.model.register_forward_pre_hook(lambda module, given: sizes.append(len(given[0])))
+    pictures = [Image.fromarray(pixels) for pixels in images[:50, 0].numpy()]
+    try:
+        expected = run.features(images[:50])
+        for given in (pictures, list(images[:50].numpy()), DataLoader(TensorDataset(images[:50]), batch_size=1)):
+            sizes.clear()
+            assert torch.allclose(run.features(given), expected, atol=1e-6)
+            assert sizes == [50]
+        monkeypatch.setattr("vmcr2.runs._inputs._TOGETHER", 20)
+        sizes.clear()
+        assert torch.allclose(run.features(pictures), expected, atol=1e-6)
+        assert sizes == [20, 20, 10]  # in bounded memory
+    finally:
+        hook.remove()
+
+
+def test_a_loader_of_dicts_says_where_pictures_must_be(run: Run, images: torch.Tensor) -> None:
+    loader = DataLoader([{"pixels": one, "label": 0} for one in images[:2]])  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="got a dict with pixels, label, and the pictures must be under 'image'"):
+        run.predict(loader)
 
 
 @pytest.mark.parametrize("given", [torch.randn(2, 1, 8, 8), np.zeros((2, 9, 9), dtype=np.uint8), [], [{"a": 1}]])
@@ -243,6 +292,11 @@ def test_rows_of_a_table_in_every_form(table: tuple[Run, Path]) -> None:
     for given in (path, str(path), columns, pandas.DataFrame(rows)):
         assert run.predict(given) == expected
     assert run.predict({**columns, "more": [1] * 200}) == expected  # a column that training did not have
+    assert run.predict(rows[0]) == run.predict({"size": rows[0]["size"], "colour": "red"}) == expected[:1]  # one row
+    for collate in (None, list):
+        assert run.predict(DataLoader(rows, batch_size=64, collate_fn=collate)) == expected  # type: ignore[arg-type]
+    pairs = DataLoader([(row, 0) for row in rows], batch_size=run.form.shape[0])  # type: ignore[arg-type]
+    assert run.predict(pairs) == expected
     assert torch.equal(run.features_of(run.prepare(rows)), run.features(rows))
     assert run.predict_proba(rows).shape == (200, 2)
     assert run.neighbors(rows[:1]).pictures is None
@@ -256,6 +310,7 @@ def test_rows_of_a_table_in_every_form(table: tuple[Run, Path]) -> None:
         ([{"size": 1, "colour": "red"}, {"size": 2}], "row 2 has no column colour: give it, or None"),
         (torch.zeros(2, 9), "the rows have no column size"),
         ([{"size": "big", "colour": "red"}], "has the value 'big' in row 1, but numbers"),
+        ({"size": 1, "colour": ["red", "blue"]}, r"some columns have one value and no list \(size\)"),
     ],
 )
 def test_rows_that_do_not_fit_are_said(table: tuple[Run, Path], given: Any, said: str) -> None:
@@ -304,9 +359,20 @@ def test_runs_that_cannot_be_used_are_one_sentence(run: Run, tmp_path: Path) -> 
     with pytest.raises(UserError, match=r"calibration\.safetensors is missing or damaged"):
         load_run(tmp_path / "run")
     (tmp_path / "run" / "calibration.safetensors").unlink()
+    config = tmp_path / "run" / "config.json"
+    settings = config.read_text()
+    config.write_text(settings.replace("{", '{"of_tomorrow": 1,', 1))
+    manifest.write_text(re.sub(r'"vmcr2": "[^"]*"', '"vmcr2": "9.1.0"', text))
+    with pytest.raises(UserError, match=r"of_tomorrow=1, .* does not know \(vmcr2 9\.1\.0 wrote it, and this is"):
+        load_run(tmp_path / "run")
+    config.write_text(settings)
     (tmp_path / "run" / "model.safetensors").unlink()
     with pytest.raises(UserError, match=r"model\.safetensors is missing"):
         load_run(tmp_path / "run")
     (tmp_path / "run" / "summary.json").unlink()
-    with pytest.raises(UserError, match=r"has no summary\.json: the run did not finish"):
+    with pytest.raises(UserError, match=r"has no summary\.json: the run did not finish\. `vmcr2 train --resume --out "):
         load_run(tmp_path / "run")
+    with pytest.raises(UserError, match=r"nowhere is not a run folder: it does not exist$"):
+        load_run(tmp_path / "nowhere")
+    with pytest.raises(UserError, match=r"is not a run folder: it is a file$"):
+        load_run(manifest)

@@ -90,6 +90,17 @@ def test_what_is_foreign_is_refused_and_said(page: str, browser: Browser, digits
     assert browser.complaints() == []
 
 
+def test_small_novelties_are_not_shown_as_zero(page: str, browser: Browser) -> None:
+    """Of a run on a table with clear classes both are tiny: "0.000 is above 0.000" would say nothing."""
+    browser.open(page)
+    answer = {"likeliest": "a", "probability": 0.5, "refused": True, "novelty": 0.0000412, "threshold": 0.00002}
+    said = browser.ask("return verdict(arguments[0])", answer)
+    assert "novelty 0.0000412 is above 0.00002." in said
+    assert "0.473 is above 0.100" in browser.ask(
+        "return verdict(arguments[0])", answer | {"novelty": 0.473, "threshold": 0.1}
+    )
+
+
 def test_chosen_files_one_of_them_broken(page: str, browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "good.png").write_bytes(GOOD)
     (tmp_path / "text.png").write_text("I am a text.")

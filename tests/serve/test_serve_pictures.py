@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import io
+import shutil
 import struct
 import zlib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from fastapi.testclient import TestClient
 from PIL import Image
 from served import GOOD, TEST, encoded, form_of, png_of
 
-from vmcr2.runs import Run
+from vmcr2.runs import Run, UserError, load_run
 from vmcr2.serve import Limits, create_app
 
 
@@ -197,6 +199,13 @@ def test_a_run_without_calibration(plain_run: Run) -> None:
         assert "keeps no training samples" in sentence(client.post("/predict?neighbors=1", content=GOOD), 422)
         health = client.get("/health").json()
         assert (health["calibrated"], health["refusal"], health["neighbors"]) == (False, None, False)
+
+
+def test_kept_samples_that_are_damaged_are_not_taken_for_none(digits_run: Run, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(digits_run.folder, tmp_path / "copy"))
+    (copy / "kept_samples.safetensors").write_bytes(b"no")
+    with pytest.raises(UserError, match=r"kept_samples\.safetensors is missing or damaged"):
+        create_app(load_run(copy, device="cpu"))
 
 
 def test_a_calibration_too_small_for_the_usual_rate(digits_run: Run) -> None:

@@ -66,7 +66,8 @@ def test_a_value_given_twice_is_one_point() -> None:
         (["mu=1", "weight=2"], "mu or weight"),
         (["momentum=0,0.9"], r"nesterov needs momentum above 0 .*momentum=0\)"),
         (["device=cpu,cuda"], "cannot vary device"),
-        (["objective=ce,mcr2"], "choose another objective with --objective"),
+        (["objective=ce,mse"], "no recipe like digits-vmcr2 for the objective mse"),
+        (["objective=ce,mcr2", "weight=5,20"], r"weight acts with vmcr2 or ce\+vmcr2 only, and the objective is ce"),
     ],
 )
 def test_what_is_wrong_with_a_grid_is_said(texts: list[str], words: str) -> None:
@@ -80,6 +81,26 @@ def test_an_axis_must_act_with_the_objective(axes: dict[str, list[Any]]) -> None
     with pytest.raises(UserError, match=words):
         grid(recipe("digits", objective="ce"), axes)
     assert len(grid(recipe("digits"), axes)) == 2
+
+
+def test_the_objective_is_an_axis_and_takes_the_settings_that_it_has() -> None:
+    axes = read_axes(["objective=vmcr2,mcr2,ce", "weight=5,20", "lr=0.1"])
+    points = grid(recipe("digits", epochs=3, atoms_per_class=7), axes)
+    assert [dict(point.settings) for point in points] == [
+        {"objective": "vmcr2", "weight": 5.0, "lr": 0.1},
+        {"objective": "vmcr2", "weight": 20.0, "lr": 0.1},
+        {"objective": "mcr2", "lr": 0.1},
+        {"objective": "ce", "lr": 0.1},
+    ]
+    for point in points:
+        own = {"atoms_per_class": 7} if point.settings["objective"] == "vmcr2" else {}
+        expected = recipe("digits", **point.settings, **own, epochs=3, holdout=287)
+        assert point.config.acting() == expected.acting(), "each has its own recipe, and the changes that it knows"
+
+
+def test_the_objective_varies_without_a_recipe_too() -> None:
+    points = grid(Config().replace(epochs=3, holdout=10), {"objective": ["vmcr2", "ce"]})
+    assert values(points, "objective", "epochs") == [("vmcr2", 3), ("ce", 3)]
 
 
 def test_one_value_of_several_types_is_one_point() -> None:

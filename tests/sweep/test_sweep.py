@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from command_line import in_process
+from sweep_lines import lines
 
 import vmcr2
 from vmcr2.data import DataError, Source, Split
@@ -28,10 +29,6 @@ QUICK: dict[str, Any] = {"epochs": 2, "eval_every": 0, "hidden": (32,)}
 
 def points(*axes: str, objective: str = "vmcr2", **changes: Any) -> list[Point]:
     return grid(recipe("digits", objective=objective, **(QUICK | changes)), read_axes(axes))
-
-
-def lines(out: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
 
 
 def timeless(record: dict[str, Any]) -> dict[str, Any]:

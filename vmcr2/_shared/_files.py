@@ -34,8 +34,8 @@ def atomic(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def lock(folder: Path, *, patience: float = 0.0) -> Iterator[None]:
-    """Lock a folder, which is made if needed.
+def lock(folder: Path, *, patience: float = 0.0, shared: bool = False) -> Iterator[None]:
+    """Lock a folder, which is made if needed. ``shared``: with others that share it, and against those that do not.
 
     A second process that wants it gets a :class:`UserError` after ``patience`` seconds. The lock ends with the process,
     also when it is killed. The file ``.lock`` stays, and means nothing by itself.
@@ -54,7 +54,7 @@ def lock(folder: Path, *, patience: float = 0.0) -> Iterator[None]:
         deadline = time.monotonic() + patience
         while True:
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
                 break
             except (BlockingIOError, PermissionError):
                 if time.monotonic() >= deadline:

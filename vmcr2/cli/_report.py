@@ -11,6 +11,8 @@ from typing import Annotated
 import typer
 
 from ..runs import UserError
+from ..sweep import best_runs, is_sweep
+from ._settings import complain
 
 PAGE = "report.html"
 
@@ -24,13 +26,14 @@ class Form(enum.StrEnum):
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders, finished or not.")],
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, finished or not; or folders of sweeps.")],
     out: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--out", help="The page; by default RUN/report.html for one run, ./report.html for several."
+            "-o", "--out", help="The page; by default report.html in the one folder that is named, else in ./"
         ),
     ] = None,
+    best: Annotated[int, typer.Option(help="Of a sweep's folder: so many runs, the best on held-out images.")] = 20,
     figures: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write every picture here too, as SVG and PNG.")
     ] = None,
@@ -46,10 +49,11 @@ def report(
     vmcr2 report runs/* -o compared.html         several runs on one page
     vmcr2 report runs/mine --figures pictures    SVG and PNG for a paper
     vmcr2 report runs/* --table latex            paper, ours, ± over seeds
+    vmcr2 report sweeps/a                        the best 20 runs of a sweep, best first
     """
     from ..report import group_runs, read_run, render, results_table, write_figures, write_report
 
-    records = [read_run(run) for run in runs]
+    records = [read_run(run) for folder in runs for run in _runs_of(folder, best)]
     made: dict[str, object] = {}
     if table is None or out is not None:
         made["report"] = str(write_report(records, out or (runs[0] / PAGE if len(runs) == 1 else Path(PAGE))))
@@ -67,6 +71,18 @@ def report(
         print(f"report: {made['report']}", file=said)
     if figures is not None:
         print(f"figures: {figures} ({len(list(figures.glob('*.svg')))} pictures, SVG and PNG)", file=said)
+
+
+def _runs_of(folder: Path, best: int) -> list[Path]:
+    """The folder itself, or the best runs of a sweep's folder."""
+    if best < 1:
+        raise UserError(f"--best must be at least 1, got {best}")
+    if not is_sweep(folder):
+        return [folder]
+    shown, total = best_runs(folder, best)
+    if len(shown) < total:
+        complain(f"{folder}: the best {len(shown)} of {total} runs; --best N takes others")
+    return shown
 
 
 def report_after(folder: Path) -> Path | None:

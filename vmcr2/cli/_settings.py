@@ -19,7 +19,7 @@ OBJECTIVE_HELP = (
 )
 Label = Annotated[str | None, typer.Option(metavar="COLUMN", help="A table's column with the classes.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
-_SPELT = {"own": "its own option", "grid": "--grid", "set": "--set"}
+_SPELT = {"own": "its own option", "grid": "--grid", "search": "--range or --choice", "set": "--set"}
 
 
 def find_config(recipe: str | Source, objective: str | None, changes: dict[str, Any], settings: list[str]) -> Config:

@@ -69,7 +69,7 @@ def predict(
     if out is None:
         _show(columns)
     else:
-        with rows_file(out) as write:
+        with rows_file(out, texts=("class",)) as write:  # a block of refused samples has none
             for rows in columns:
                 write(rows)
     reading.finish(out)
@@ -138,7 +138,7 @@ def neighbors(
                 typer.echo(f"{name}: " + ", ".join(f"{kind} {cosine:.3f} (#{place})" for kind, cosine, place in pairs))
         if out is not None and not drawn:
             drawn = min(_SHOWN, len(block.names))
-            write_sheet(out, block.inputs[:drawn], found.first(drawn))
+            write_sheet(out, block.inputs[:drawn], found.part(slice(drawn)))
     if out is not None:
         typer.echo(f"{out}: the first {drawn} of {reading.total:,}", err=True)
     reading.finish(None)
@@ -149,7 +149,8 @@ class _Reading:
 
     def __init__(self, run: Run, inputs: list[Path]) -> None:
         notes: list[str] = []
-        self.total, self._blocks = run.form.blocks(inputs, notes)
+        with Console(stderr=True).status("reading"):  # tables are read here; shown on a terminal alone
+            self.total, self._blocks = run.form.blocks(inputs, notes)
         self.unreadable: list[tuple[str, str]] = []
         self.done = 0
         for note in notes:
@@ -198,7 +199,7 @@ def _columns(run: Run, names: list[str], answers: Answers, threshold: float | No
         "second": second,
         "second_probability": probability(next_best),
         "residual": _rounded(answers.residuals.gather(1, answers.labels[:, None])[:, 0]),
-        "novelty": _rounded(answers.novelty),
+        "novelty": _rounded(answers.novelty) if run.has_novelty else nothing,
     }
 
 

@@ -23,6 +23,7 @@ from ._new_pictures import (
     Block as Block,
     Form as Form,
     UnreadableError as UnreadableError,
+    is_pillow as is_pillow,
     new_picture_parts as new_picture_parts,
     new_pictures as new_pictures,
     picture_blocks as picture_blocks,

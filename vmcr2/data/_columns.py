@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -152,13 +152,18 @@ def numbers_of(cells: Sequence[str | None]) -> NDArray[np.float64] | None:
 def as_columns(table: Any, as_text: Collection[str] = ()) -> dict[str, Column]:
     """Named columns of a mapping, a pandas DataFrame, a list of dicts, or an array (names "0", "1", …).
 
+    A mapping has a sequence for each column, or one value for each: then it is one row.
     Columns ``as_text`` stay texts, even if all of them look like numbers: a category "007" is not the number 7.
 
     >>> sorted(as_columns([{"age": 3, "colour": "red"}, {"age": 4}]))
     ['age', 'colour']
     """
     if isinstance(table, Mapping):
-        pairs = [(str(name), table[name]) for name in table]
+        cells = [_is_cell(table[name]) for name in table]
+        if any(cells) and not all(cells):
+            alone = listed(str(name) for name, one in zip(table, cells, strict=True) if one)
+            raise DataError(f"some columns have one value and no list ({alone}): give every column one per row")
+        pairs = [(str(name), [table[name]] if any(cells) else table[name]) for name in table]
     elif hasattr(table, "iloc") and hasattr(table, "columns"):  # pandas, without importing it
         pairs = [(str(name), table.iloc[:, at]) for at, name in enumerate(table.columns)]
     elif isinstance(table, list | tuple) and table and all(isinstance(row, Mapping) for row in table):
@@ -182,6 +187,13 @@ def as_columns(table: Any, as_text: Collection[str] = ()) -> dict[str, Column]:
             f"the column {few} has {sizes[few]} values but {many} has {sizes[many]}: give every column one per row"
         )
     return columns
+
+
+def _is_cell(value: Any) -> bool:
+    """Whether it is one value, not a column of them."""
+    if isinstance(value, Column):
+        return False
+    return isinstance(value, str) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0
 
 
 def _text_column(values: Any) -> Column:

@@ -120,7 +120,7 @@ def _with_reasons(stream: BinaryIO, path: str, task: Task) -> tuple[Seen, bytes]
     except MemoryError:
         raise BrokenError("there is too little memory to decode it") from None
     except Exception as error:  # Pillow's decoders raise almost anything on broken input: this file is the broken one
-        raise BrokenError(_reason(error)) from None
+        raise BrokenError(f"it is broken: {_reason(error)}") from None
 
 
 def _reason(error: Exception) -> str:

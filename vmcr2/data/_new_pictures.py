@@ -21,7 +21,7 @@ from ._errors import DataError
 from ._from_arrays import channels_first
 from ._natural import natural_path
 from ._pixels import as_bytes
-from ._walk import Walk, shown
+from ._walk import Walk, is_picture_name, shown
 from ._workers import decoded, decoding_task
 
 _BLOCK = 1000
@@ -106,8 +106,9 @@ def _list_folder(place: Path, files: Files) -> None:
     found = sorted((one.path for one in walk.all_below("")), key=natural_path)
     files.paths.extend(str(place / path) for path in found)
     linked = "it is a link that leads out of the folder, or to nothing: name it by itself"
-    files.unreadable.extend((str(place / path), linked) for path in walk.links)
-    if not found and not walk.links:
+    links = [path for path in walk.links if is_picture_name(path) or (place / path).is_dir()]
+    files.unreadable.extend((str(place / path), linked) for path in links)
+    if not found and not links:
         files.unreadable.append((str(place), "the folder has no pictures"))
 
 
@@ -152,7 +153,7 @@ def new_picture_parts(given: Any, form: Form) -> Iterator[Tensor]:
         yield from _from_files([given], form)
     elif isinstance(given, Tensor | np.ndarray):
         yield _from_array(given, form)
-    elif _is_pillow(given):
+    elif is_pillow(given):
         yield _from_pillow(given, form)[None]
     elif isinstance(given, Mapping) and (keys := [key for key in IMAGE if key in given]):
         yield from new_picture_parts(given[keys[0]], form)  # a batch of a Hugging Face data set
@@ -167,8 +168,15 @@ def new_picture_parts(given: Any, form: Form) -> Iterator[Tensor]:
     else:
         raise DataError(
             f"pictures can be paths, pictures of Pillow, arrays or tensors, a list of these, or a DataLoader; "
-            f"got {type(given).__name__}"
+            f"got {_kind(given)}"
         )
+
+
+def _kind(given: Any) -> str:
+    """For errors. Of a mapping people must know what it lacks."""
+    if isinstance(given, Mapping):
+        return f"a {type(given).__name__} with {listed(map(str, given))}, and the pictures must be under {IMAGE[0]!r}"
+    return type(given).__name__
 
 
 def _from_files(paths: Sequence[Any], form: Form) -> Iterator[Tensor]:
@@ -206,7 +214,8 @@ def given_shape(given: Any) -> str:
     return "×".join(map(str, given.shape))
 
 
-def _is_pillow(given: Any) -> bool:
+def is_pillow(given: Any) -> bool:
+    """Whether it is a picture of Pillow."""
     return type(given).__module__.partition(".")[0] == "PIL"  # without importing it
 
 

@@ -54,6 +54,12 @@ class Prepared:
         filled = np.where(np.isnan(numbers), self.fill, numbers)
         return np.asarray(((filled - self.mean) / self.scale)[:, None])
 
+    def note(self, column: Column) -> str:
+        """A sentence about categories that training did not have; empty if there are none."""
+        new = {} if self.kind != "category" else dict.fromkeys(filter(None, column.texts()))
+        strange = [text for text in new if text not in self.values]
+        return f"The column {self.name} has values that training did not have: {listed(strange)}." if strange else ""
+
     def _numbers(self, column: Column) -> Matrix:
         expected = "true or false" if self.kind == "boolean" else "numbers"
         texts = column.values.dtype == object
@@ -120,7 +126,7 @@ class Preparation:
     def transform(self, columns: Any, notes: list[str] | None = None) -> NDArray[np.float32]:
         """(rows, len(self.columns)) float32 of rows in any form that :meth:`fit` takes; columns in any order.
 
-        Columns that training did not have are ignored; a sentence about them is appended to ``notes``.
+        Columns and categories that training did not have are ignored; sentences about them are appended to ``notes``.
         """
         table = as_columns(columns, as_text={own.name for own in self.prepared if own.kind == "category"})
         _refuse_rows_without(self.inputs, columns)
@@ -133,8 +139,9 @@ class Preparation:
         refuse_infinite({own.name: table[own.name] for own in self.prepared}, "the rows")
         known = {*self.inputs, *self.left_out}
         added = [name for name in table if name not in known]
-        if added and notes is not None:
-            notes.append(f"Ignored columns that training did not have: {listed(added)}.")
+        if notes is not None:
+            notes += [f"Ignored columns that training did not have: {listed(added)}."] if added else []
+            notes += filter(None, (own.note(table[own.name]) for own in self.prepared))
         parts = [own.transform(table[own.name]) for own in self.prepared]
         numbers = np.concatenate(parts, axis=1)
         outside = np.abs(numbers) > np.finfo(np.float32).max

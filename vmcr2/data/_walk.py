@@ -12,7 +12,7 @@ from ._natural import natural
 
 _COMMON = frozenset({".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".avif"})
 # .heic: iPhones write it and Pillow cannot read it; a person hears of every such file
-SUFFIXES = _COMMON | {".dib", ".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".tga", ".ico", ".heic"}
+_SUFFIXES = _COMMON | {".dib", ".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".tga", ".ico", ".heic"}
 _IGNORED = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx"})
 
 
@@ -47,7 +47,7 @@ class Walk:
                 self.links.append(path)
             elif entry.is_dir():
                 folders.append(path)
-            elif entry.is_file() and name[name.rfind(".") :].lower() in SUFFIXES:
+            elif entry.is_file() and is_picture_name(name):
                 status = entry.stat()
                 pictures.append(Found(path, status.st_size, status.st_mtime_ns))
             else:
@@ -77,6 +77,11 @@ class Walk:
         """Whether a link leads to something that exists, below the root."""
         target = os.path.realpath(path)
         return os.path.exists(target) and target.startswith(str(self.root).rstrip(os.sep) + os.sep)
+
+
+def is_picture_name(name: str) -> bool:
+    """Whether a file's name ends as those of pictures do."""
+    return name[name.rfind(".") :].lower() in _SUFFIXES
 
 
 def shown(names: list[str], most: int = 5) -> str:

@@ -225,3 +225,33 @@ def plus_product(
     else:
         total = tl.where(r[:, None] == c[None, :], total + 1.0, total)
     tl.store(out + where, total)
+
+
+@triton.jit
+def rows_times(
+    left,
+    right,
+    out,
+    n,
+    d,
+    D,
+    scale,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    DEEP: tl.constexpr,
+):
+    """scale·LR of a batch: L (b, n, d), R (b, D, D) symmetric, of which the first d rows and columns count."""
+    which = tl.program_id(1).to(tl.int64)
+    tiles = D // COLUMNS
+    r = tl.program_id(0) // tiles * ROWS + tl.arange(0, ROWS)
+    c = tl.program_id(0) % tiles * COLUMNS + tl.arange(0, COLUMNS)
+    left += which * n * d
+    right += which * D * D
+    total = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for begin in range(0, D, DEEP):
+        k = begin + tl.arange(0, DEEP)
+        a = tl.load(left + r[:, None] * d + k[None, :], mask=(r < n)[:, None] & (k < d)[None, :], other=0.0)
+        b = tl.load(right + c[:, None] * D + k[None, :])
+        total = tl.dot(a, tl.trans(b), total, input_precision="tf32x3")
+    where = out + which * n * d + r[:, None] * d + c[None, :]
+    tl.store(where, total * scale, mask=(r < n)[:, None] & (c < d)[None, :])

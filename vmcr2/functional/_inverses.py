@@ -15,6 +15,7 @@ BLOCK = 64
 _HALF = 32
 _STEP = 16
 _NEWTON_TILE = {"ROWS": 64, "COLUMNS": 32, "DEEP": 64, "num_stages": 4}
+_PRODUCT_TILE = {"ROWS": 64, "COLUMNS": 64, "DEEP": 64}
 _CONVERGED = 1e-3
 """Of |I − SX|: one true step of Newton's method squares it."""
 
@@ -104,8 +105,20 @@ class ClassMoments:
         return len(self.sums), blocks * (blocks + 1) // 2
 
 
+def rows_times(rows: Tensor, matrices: Tensor, scale: float = 1.0) -> Tensor:
+    """scale·ZX of a batch of rows (b, n, d) and of symmetric, padded matrices (b, D, D): (b, n, d), to 2⁻²²."""
+    from . import _inverse_kernels as kernels
+
+    count, n, d = rows.shape
+    D = matrices.shape[-1]
+    out = torch.empty_like(rows, memory_format=torch.contiguous_format)
+    tiles = -(-n // _PRODUCT_TILE["ROWS"]) * (D // _PRODUCT_TILE["COLUMNS"])
+    kernels.rows_times[(tiles, count)](rows.contiguous(), matrices, out, n, d, D, scale, **_PRODUCT_TILE)
+    return out
+
+
 def newton_inverse_identity_plus(z: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
-    """(I + αZᵀZ)⁻¹ of rows no longer than 1, (d, d), and how far SX was from I before the last step.
+    """(I + αZᵀZ)⁻¹ of rows no longer than 1, padded to (D, D), and how far SX was from I before the last step.
 
     With SX = I − E, a round makes X ← s(X + XE) and E ← (1 − s)I + sE²: both are one product, of one kernel. If the
     eigenvalues of E lie within ±δ, s = 2/(2 − δ²) centres those of the next one, within δ²/(2 − δ²). E is not computed
@@ -135,4 +148,4 @@ def newton_inverse_identity_plus(z: Tensor, alpha: float) -> tuple[Tensor, Tenso
     residual = other[:D]
     kernels.plus_product[(grid,)](near, error, near, residual, -1.0, D, False, **tile)
     kernels.plus_product[(grid,)](near, near, residual, inverse, 1.0, D, True, **tile)
-    return inverse[:d, :d], residual.diagonal().abs().amax()
+    return inverse, residual.diagonal().abs().amax()

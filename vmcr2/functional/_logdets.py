@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ._classes import Classes, ClassGroup, HardClasses, SoftClasses, safe_reciprocal
-from ._inverses import by_kernels, inverses_of_identity_plus, newton_inverse_identity_plus
+from ._inverses import by_kernels, inverses_of_identity_plus, newton_inverse_identity_plus, rows_times
 from ._linalg import (
     NEWTON_FROM,
     Guard,
@@ -64,11 +64,11 @@ def expansion_gradient(z: Tensor, eps_sq: float, guard: Guard) -> Tensor:
     alpha = d / (m * eps_sq)
     use_gram = _smaller_side_is_gram(m, d, "auto")
     if guard.static(z) and by_kernels(z) and not use_gram and d >= NEWTON_FROM:
-        inverse, residual = newton_inverse_identity_plus(z, alpha)
+        padded, residual = newton_inverse_identity_plus(z, alpha)
+        gradient = rows_times(z.unsqueeze(0), padded.unsqueeze(0), alpha)[0]
         report_residual(residual, guard)
-    else:
-        inverse = inverse_identity_plus(z if use_gram else z.T, guard, alpha)
-    inverse = inverse * alpha
+        return gradient
+    inverse = inverse_identity_plus(z if use_gram else z.T, guard, alpha).mul_(alpha)
     wide = z.to(inverse.dtype)
     return (inverse @ wide if use_gram else wide @ inverse).to(z.dtype)
 
@@ -149,7 +149,7 @@ def compression_gradient(
     (group,) = classes.groups(guard)
     scales = d / eps_sq * safe_reciprocal(classes.sizes) if scales is None else scales
     P = group.gather(z)
-    W = P if inverses is None else P @ inverses[:, :d, :d]  # S⁻¹Pᵀ = Wᵀ(I + scale·PWᵀ)⁻¹, of W = PX
+    W = P if inverses is None else rows_times(P, inverses)  # S⁻¹Pᵀ = Wᵀ(I + scale·PWᵀ)⁻¹, of W = PX
     inner = inverses_of_identity_plus(W * scales[group.classes, None, None], P, guard)
     return classes.collect([inner @ W], d).mul_(d / eps_sq / m)
 

@@ -27,10 +27,15 @@ class Neighbors(NamedTuple):
     pictures: Tensor | None
     """(n, count, channels, height, width) thumbnails; None for rows of a table"""
 
-    def first(self, rows: int) -> Neighbors:
-        """Those of the first samples alone."""
-        pictures = None if self.pictures is None else self.pictures[:rows]
-        return Neighbors(self.cosines[:rows], self.labels[:rows], self.places[:rows], self.names[:rows], pictures)
+    def part(self, rows: slice, count: int | None = None) -> Neighbors:
+        """Those of some samples; of each the first ``count``, or all."""
+        return Neighbors(
+            self.cosines[rows, :count],
+            self.labels[rows, :count],
+            self.places[rows, :count],
+            [own[:count] for own in self.names[rows]],
+            None if self.pictures is None else self.pictures[rows, :count],
+        )
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,12 @@ Write = Callable[[Rows], None]
 
 
 @contextmanager
-def rows_file(path: Path) -> Iterator[Write]:
-    """A function that adds rows. All calls must have the same columns."""
-    with whole_file(path) as temporary, _WRITERS[path.suffix.lower()](temporary) as write:
+def rows_file(path: Path, texts: Collection[str] = ()) -> Iterator[Write]:
+    """A function that adds rows. All calls must have the same columns.
+
+    Columns ``texts`` are texts where they have a value. Parquet must know it if the first rows have none.
+    """
+    with whole_file(path) as temporary, _WRITERS[path.suffix.lower()](temporary, texts) as write:
         yield write
 
 
@@ -48,7 +51,7 @@ def check_output(path: Path, suffixes: Sequence[str], *, force: bool = False) ->
 
 
 @contextmanager
-def _csv(path: Path) -> Iterator[Write]:
+def _csv(path: Path, _: Collection[str]) -> Iterator[Write]:
     with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as stream:
         lines = csv.writer(stream)
         started = False
@@ -64,7 +67,7 @@ def _csv(path: Path) -> Iterator[Write]:
 
 
 @contextmanager
-def _jsonl(path: Path) -> Iterator[Write]:
+def _jsonl(path: Path, _: Collection[str]) -> Iterator[Write]:
     with path.open("w", encoding="utf-8", errors="backslashreplace") as stream:
 
         def write(rows: Rows) -> None:
@@ -75,7 +78,7 @@ def _jsonl(path: Path) -> Iterator[Write]:
 
 
 @contextmanager
-def _parquet(path: Path) -> Iterator[Write]:
+def _parquet(path: Path, texts: Collection[str]) -> Iterator[Write]:
     arrow, files = _arrow()
     writer: Any = None
 
@@ -83,9 +86,10 @@ def _parquet(path: Path) -> Iterator[Write]:
         nonlocal writer
         table = arrow.table({name: _utf8(values) for name, values in rows.items()})
         if writer is None:
-            # a block without a value in some column says nothing of its type: numbers are the only such columns
+            # a block without a value in some column says nothing of its type
+            empty = {own.name: arrow.string() if own.name in texts else arrow.float64() for own in table.schema}
             fields = [
-                (own.name, arrow.float64() if arrow.types.is_null(own.type) else own.type) for own in table.schema
+                (own.name, empty[own.name] if arrow.types.is_null(own.type) else own.type) for own in table.schema
             ]
             writer = files.ParquetWriter(path, arrow.schema(fields))
         writer.write_table(table.cast(writer.schema))
@@ -98,10 +102,10 @@ def _parquet(path: Path) -> Iterator[Write]:
 
 
 def _utf8(values: Sequence[Any]) -> Sequence[Any]:
-    """File names may have bytes that are no UTF-8."""
-    if len(values) and isinstance(values[0], str):
-        return [value.encode("utf-8", "backslashreplace").decode() if value is not None else None for value in values]
-    return values
+    """Names of files and folders may have bytes that are no UTF-8."""
+    if not any(isinstance(value, str) for value in values):
+        return values
+    return [None if value is None else value.encode("utf-8", "backslashreplace").decode() for value in values]
 
 
 def _arrow() -> tuple[Any, Any]:

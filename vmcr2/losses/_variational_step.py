@@ -154,6 +154,8 @@ def step_and_gradient(
             gradient = torch.addmm(by_pairs, model, new.dictionary.T)
     expanding.join()
     checking.join()
+    if by_rate is not None:
+        gradient.sub_(by_rate)
     for branch in (first, second, third):
         branch.report()
-    return kept, gradient if by_rate is None else gradient.sub_(by_rate)
+    return kept, gradient

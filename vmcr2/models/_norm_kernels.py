@@ -106,9 +106,9 @@ def statistics(
     eps,
     C,
     ADD: tl.constexpr,
-    ROWS: tl.constexpr,
     CHANNELS: tl.constexpr,
     PARTS: tl.constexpr,
+    ROWS: tl.constexpr,
     STAGES: tl.constexpr,
 ):
     """Σ(x − x₀) and Σ(x − x₀)² of a part; from all parts the table. Subtracting the first row x₀ avoids cancellation.
@@ -210,9 +210,9 @@ def backward_sums(
     RESIDUAL: tl.constexpr,
     TWO: tl.constexpr,
     STORE: tl.constexpr,
-    ROWS: tl.constexpr,
     CHANNELS: tl.constexpr,
     PARTS: tl.constexpr,
+    ROWS: tl.constexpr,
     STAGES: tl.constexpr,
 ):
     """Σg and Σg·x̂: g is the gradient through the ReLU, x̂ the normalised x. With TWO, g comes from two tensors.

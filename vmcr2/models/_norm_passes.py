@@ -16,15 +16,14 @@ Norm = nn.BatchNorm1d | nn.BatchNorm2d
 
 CHANNELS = 64
 """Channels of a program that sums over rows."""
-_ROWS = 32  # that it reads at a time
-_WARPS = 8
-_STAGES = 4  # of which all but one are being read while one is added up
-_PROGRAMS = 512
-"""A sum over samples is split into so many programs (parts × blocks of channels): four per multiprocessor, all at work
-at once. More would overlap no more loads, and give the last one more parts to add up."""
+_PROGRAMS = 264
+"""A sum over samples is split into so many programs (parts × blocks of channels), two per multiprocessor. More would
+give the last one more parts to add up."""
 _PART_ROWS = 128
 """The fewest rows of a part."""
 _PARTS = 128  # that the last program reads at a time
+_LARGE = 2**24
+"""Entries from which loads are pipelined through shared memory."""
 BLOCK = 2048
 """Entries of a program that works on each entry alone."""
 
@@ -80,11 +79,9 @@ def statistics(x: Tensor, addend: Tensor | None, norm: Norm) -> tuple[Tensor, Te
         norm.eps,
         x.shape[1],
         addend is not None,
-        _ROWS,
         CHANNELS,
         _PARTS,
-        _STAGES,
-        num_warps=_WARPS,
+        **_way(x),
     )
     return out, table
 
@@ -158,13 +155,18 @@ def add_up_gradients(
         y is not None,
         second is not None,
         stored is not None,
-        _ROWS,
         CHANNELS,
         _PARTS,
-        _STAGES,
-        num_warps=_WARPS,
+        **_way(x),
     )
     return sums
+
+
+def _way(x: Tensor) -> dict[str, int]:
+    """How a program reads its rows: a tensor that fits into the L2 cache is there soonest without a pipeline."""
+    if x.numel() < _LARGE:
+        return {"ROWS": 64, "STAGES": 1, "num_warps": 4}
+    return {"ROWS": 32, "STAGES": 4, "num_warps": 8}
 
 
 def _divided(x: Tensor) -> tuple[tuple[int, int], int, int, Tensor]:

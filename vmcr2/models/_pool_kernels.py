@@ -8,41 +8,52 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ._norm_kernels import channel_of
-
 
 @triton.jit
-def pool_apply(x, y, taken, chosen, table, total, H: tl.constexpr, W: tl.constexpr, C, BLOCK: tl.constexpr):
+def pool_apply(
+    x,
+    y,
+    taken,
+    chosen,
+    table,
+    rows,
+    H: tl.constexpr,
+    W: tl.constexpr,
+    C,
+    ROWS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+):
     """max(scale·x + offset, 0), then max-pooling. ``taken`` is the tap of the largest value, 9 for none above 0.
 
     ``chosen`` is x there: the sums of the backward pass then need no more than the windows.
     """
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = i < total
-    channel = channel_of(i, C)
-    row = i // C
-    column = row % (W // 2)
-    line = (row // (W // 2)) % (H // 2)
-    image = row // ((W // 2) * (H // 2))
-    scale = tl.load(table + 2 * C + channel)
-    offset = tl.load(table + 3 * C + channel)
-    best = tl.zeros((BLOCK,), tl.float32)
-    place = tl.full((BLOCK,), 9, tl.int32)
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
+    inside = row < rows
+    line, column = (row // (W // 2)) % (H // 2), row % (W // 2)
+    corner = (row // ((W // 2) * (H // 2)) * H + line * 2) * W + column * 2
+    scale = tl.load(table + 2 * C + channel)[None, :]
+    offset = tl.load(table + 3 * C + channel)[None, :]
     # the centre is always inside the picture: if no value is above 0, neither is its own
-    raw = tl.load(x + ((image * H + line * 2) * W + column * 2) * C + channel, mask=inside, other=0.0)
+    raw = tl.load(x + corner[:, None] * C + channel[None, :], mask=inside[:, None], other=0.0)
+    best = tl.maximum(raw.to(tl.float32) * scale + offset, 0.0)
+    place = tl.where(best > 0, 4, 9)
     for tap in tl.static_range(9):
-        at_y = line * 2 - 1 + tap // 3
-        at_x = column * 2 - 1 + tap % 3
-        visible = inside & (at_y >= 0) & (at_y < H) & (at_x >= 0) & (at_x < W)
-        found = tl.load(x + ((image * H + at_y) * W + at_x) * C + channel, mask=visible, other=0.0)
-        v = found.to(tl.float32) * scale + offset
-        better = visible & (v > best)
-        best = tl.where(better, v, best)
-        raw = tl.where(better, found, raw)
-        place = tl.where(better, tap, place)
-    tl.store(y + i, best.to(y.dtype.element_ty), mask=inside)
-    tl.store(taken + i, place.to(tl.uint8), mask=inside)
-    tl.store(chosen + i, raw, mask=inside)
+        if tap != 4:
+            at_y, at_x = line * 2 - 1 + tap // 3, column * 2 - 1 + tap % 3
+            visible = inside & (at_y >= 0) & (at_y < H) & (at_x >= 0) & (at_x < W)
+            where = (corner + (tap // 3 - 1) * W + tap % 3 - 1)[:, None] * C + channel[None, :]
+            found = tl.load(x + where, mask=visible[:, None], other=0.0)
+            v = found.to(tl.float32) * scale + offset
+            # of equal values the first tap is taken, as torch does
+            better = visible[:, None] & ((v > best) | ((v == best) & (tap < place) & (v > 0)))
+            best = tl.where(better, v, best)
+            raw = tl.where(better, found, raw)
+            place = tl.where(better, tap, place)
+    here = row[:, None] * C + channel[None, :]
+    tl.store(y + here, best.to(y.dtype.element_ty), mask=inside[:, None])
+    tl.store(taken + here, place.to(tl.uint8), mask=inside[:, None])
+    tl.store(chosen + here, raw, mask=inside[:, None])
 
 
 @triton.jit

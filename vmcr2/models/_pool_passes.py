@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._norm_passes import BLOCK, CHANNELS, Gradients, Norm, add_up_gradients, blocks
+from ._norm_passes import CHANNELS, Gradients, Norm, add_up_gradients
 
 _ROWS = 32
 
@@ -29,7 +29,10 @@ def pooled(x: Tensor, table: Tensor) -> tuple[Tensor, Windows]:
     shape = (n, channels, height // 2, width // 2)
     y = torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
     taken, chosen = torch.empty_like(y, dtype=torch.uint8), torch.empty_like(y)
-    kernels.pool_apply[(blocks(y),)](x, y, taken, chosen, table, y.numel(), height, width, channels, BLOCK)
+    rows = y.numel() // channels
+    kernels.pool_apply[(-(-rows // _ROWS), channels // CHANNELS)](
+        *(x, y, taken, chosen, table, rows, height, width, channels, _ROWS, CHANNELS)
+    )
     return y, Windows(taken, chosen)
 
 

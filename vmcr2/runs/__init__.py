@@ -11,6 +11,7 @@ from ._config import (
     deciding_settings as deciding_settings,
     read_settings as read_settings,
 )
+from ._early_stopping import held_out_accuracy as held_out_accuracy
 from ._extend import is_finished as is_finished
 from ._fit import evaluate_run as evaluate_run, fit as fit
 from ._folder import FORMAT as FORMAT, RunFolder as RunFolder, read_tensors as read_tensors, write_text as write_text

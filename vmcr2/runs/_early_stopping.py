@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from .._shared import UserError
@@ -67,7 +68,7 @@ class EarlyStopping:
         """Take a line of metrics into account. Returns whether the run has been without a better one for too long."""
         if "holdout_accuracy" not in record:
             return False
-        now = Best(record["epoch"], self._accuracy(record))
+        now = Best(record["epoch"], held_out_accuracy(self.config, record))
         if self.best is None or now.accuracy > self.best.accuracy:
             if self.step.ranks.leads:
                 write_tensors(self.path, weights_of(self.step), {"best": json.dumps(now._asdict())})
@@ -81,10 +82,11 @@ class EarlyStopping:
         load_weights(self.path, self.step.ranks.from_first(lambda: read_tensors(self.path)), self.step)
         return {"best_epoch": self.best.epoch}
 
-    def _accuracy(self, record: dict[str, Any]) -> float:
-        """Of what the run would predict by."""
-        figures = {"holdout_accuracy": record["holdout_accuracy"]}
-        if "holdout_head_accuracy" in record:
-            figures["head_accuracy"] = record["holdout_head_accuracy"]
-        by_head = choose_readout(self.config.run.readout, figures) == "head"
-        return float(figures["head_accuracy" if by_head else "holdout_accuracy"])
+
+def held_out_accuracy(config: Config, record: Mapping[str, Any]) -> float:
+    """Of what the run would predict by, from a line of metrics that has a measurement."""
+    figures = {"holdout_accuracy": record["holdout_accuracy"]}
+    if "holdout_head_accuracy" in record:
+        figures["head_accuracy"] = record["holdout_head_accuracy"]
+    by_head = choose_readout(config.run.readout, figures) == "head"
+    return float(figures["head_accuracy" if by_head else "holdout_accuracy"])

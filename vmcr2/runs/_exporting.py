@@ -95,9 +95,8 @@ def _on_the_cpu(run: Run) -> Run:
 
 def _trials(run: Run, pipeline: Pipeline) -> list[Tensor]:
     """Pictures that the run has kept, if they have their full size; drawn ones otherwise."""
-    with suppress(UserError):
-        pictures = run.kept.pictures
-        if pictures is not None and pictures.shape[1:] == run.form.shape and len(pictures) >= sum(_BATCHES):
-            spread = torch.linspace(0, len(pictures) - 1, sum(_BATCHES)).long()  # over the classes
-            return list(torch.split(pictures[spread], list(_BATCHES)))
+    pictures = run.kept.pictures if run.has_kept else None
+    if pictures is not None and pictures.shape[1:] == run.form.shape and len(pictures) >= sum(_BATCHES):
+        spread = torch.linspace(0, len(pictures) - 1, sum(_BATCHES)).long()  # over the classes
+        return list(torch.split(pictures[spread], list(_BATCHES)))
     return pipeline.trials(_BATCHES)

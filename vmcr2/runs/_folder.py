@@ -123,7 +123,9 @@ class RunFolder:
         try:
             return Config.from_json(text)
         except UserError as error:
-            raise UserError(f"{self.path}: {error}") from error
+            version = self.read_manifest().get("vmcr2", __version__)
+            other = "" if version == __version__ else f" (vmcr2 {version} wrote it, and this is {__version__})"
+            raise UserError(f"{self.path}: {error}{other}") from error
 
     @property
     def is_pretrained(self) -> bool:
@@ -144,6 +146,9 @@ class RunFolder:
             return UserError(
                 f"{self.path} was written by run.save_pretrained, to predict with: this needs the run's own folder"
             )
+        if not self.path.is_dir():
+            what = "it is a file" if self.path.exists() else "it does not exist"
+            return UserError(f"{self.path} is not a run folder: {what}")
         return UserError(f"{self.path} is not a run folder: it has no config.json")
 
     def check_version(self) -> None:
@@ -207,7 +212,10 @@ class RunFolder:
     def read_summary(self) -> dict[str, Any]:
         """The figures of a finished run."""
         if not self.finished:
-            raise UserError(f"{self.path} has no summary.json: the run did not finish (--resume continues it)")
+            raise UserError(
+                f"{self.path} has no summary.json: the run did not finish. `vmcr2 train --resume --out {self.path}` "
+                "continues it; if its training broke, that says why"
+            )
         try:
             summary: dict[str, Any] = json.loads(self.summary.read_text())
         except ValueError as error:

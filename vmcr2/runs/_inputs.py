@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -21,6 +21,7 @@ from ..data import (
     Form,
     Preparation,
     Split,
+    is_pillow,
     new_picture_parts,
     picture_blocks,
     picture_files,
@@ -31,6 +32,7 @@ from ._config import Config
 from ._samples import samples_of
 
 _ROWS = 10_000
+_TOGETHER = 1000  # samples that go through the network in one call, if they come one by one
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class InputForm:
 
         In several parts, so that many pictures need not be in memory at the same time.
         """
-        parts = (part for part in self._parts(inputs) if len(part))
+        parts = _joined(part for part in self._parts(inputs) if len(part))
         first = next(parts, None)
         if first is None:
             raise UserError("there are no samples to look at")
@@ -70,11 +72,27 @@ class InputForm:
     def _parts(self, inputs: Any) -> Iterator[Tensor]:
         if isinstance(inputs, DataLoader):
             for batch in inputs:
-                yield from self._parts(batch[0] if isinstance(batch, list | tuple) else batch)
+                yield from self._parts(self._without_labels(batch))
         elif self.is_pictures:
             yield from new_picture_parts(inputs, self.pictures)
         else:
             yield self.rows(inputs)
+
+    def _without_labels(self, batch: Any) -> Any:
+        """The samples of a loader's batch: of a list the first part, unless it is a list of samples.
+
+        Loaders of paths, and those with a ``collate_fn`` of their own, give lists of samples.
+        """
+        if not isinstance(batch, list | tuple) or not batch:
+            return batch
+        are_samples = len(set(map(type, batch))) == 1 and all(map(self._is_one, batch))
+        return batch if are_samples and len(batch) > 1 else batch[0]
+
+    def _is_one(self, given: Any) -> bool:
+        """Whether it is one sample, not several or something else."""
+        if isinstance(given, Tensor | np.ndarray):
+            return tuple(given.shape) == self.shape
+        return isinstance(given, str | os.PathLike | Mapping) or is_pillow(given)
 
     def rows(self, rows: Any) -> Tensor:
         """Rows as the network sees them, float32 (n, columns)."""
@@ -119,7 +137,9 @@ class InputForm:
                 unreadable.append((str(path), str(error)))
         nothing = torch.empty(0, *self.shape)
         first = [Block([], nothing, unreadable)] if unreadable else []
-        return sum(len(rows) for _, rows in tables) + len(unreadable), chain(first, _row_blocks(tables))
+        return sum(len(rows) for _, rows in tables) + len(unreadable), chain(
+            first, _row_blocks(tables, named=len(paths) > 1)
+        )
 
     def _prepared(self, path: Path, notes: list[str]) -> Tensor:
         if self.preparation is None:
@@ -127,15 +147,27 @@ class InputForm:
         return torch.from_numpy(self.preparation.transform(_columns(path, self.preparation), notes))
 
 
+def _joined(parts: Iterable[Tensor]) -> Iterator[Tensor]:
+    """The same samples in parts of at least 1,000: a list of pictures, and many loaders, give them one by one."""
+    held: list[Tensor] = []
+    for part in parts:
+        held.append(part)
+        if sum(map(len, held)) >= _TOGETHER:
+            yield torch.cat(held) if len(held) > 1 else part
+            held = []
+    if held:
+        yield torch.cat(held)
+
+
 def _columns(path: Path, preparation: Preparation) -> Any:
     """Of a table's file."""
     return read_columns(path, as_text=[own.name for own in preparation.prepared if own.kind == "category"])
 
 
-def _row_blocks(tables: list[tuple[Path, Tensor]]) -> Iterator[Block]:
-    """Rows are named by their numbers from 1 on; of several files, with the file before it."""
+def _row_blocks(tables: list[tuple[Path, Tensor]], *, named: bool) -> Iterator[Block]:
+    """Rows are called by their numbers from 1 on; ``named`` with their file before it."""
     for path, rows in tables:
-        before = f"{path}:" if len(tables) > 1 else ""
+        before = f"{path}:" if named else ""
         for start in range(0, len(rows), _ROWS):
             part = rows[start : start + _ROWS]
             yield Block([f"{before}{start + at + 1}" for at in range(len(part))], part, [])

@@ -68,7 +68,10 @@ def read_subspaces(folder: RunFolder) -> dict[str, Tensor]:
 def _check_weights(folder: RunFolder) -> None:
     folder.read_summary()  # an error if the run did not finish
     if not folder.model.exists():
-        raise UserError(f"{folder.model} is missing: a sweep keeps its runs' weights with --keep-weights")
+        raise UserError(
+            f"{folder.model} is missing: a sweep keeps its runs' weights with --keep-weights, and a copy of a run "
+            "needs all its .safetensors files"
+        )
 
 
 def start_from(network: nn.Module, path: str) -> list[str]:

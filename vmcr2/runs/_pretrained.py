@@ -36,7 +36,7 @@ _PATHS = ("data_path", "test_path", "weights", "start_from")
 def save_pretrained(run: Run, path: Path, *, kept_samples: bool) -> None:
     """Write the run; see :meth:`Run.save_pretrained`."""
     _check_free(path)
-    keeps = kept_samples and RunFolder(run.folder).kept_samples.exists()
+    keeps = kept_samples and run.has_kept
     tensors = {f"network.{name}": value for name, value in run.model.state_dict().items()}
     tensors |= {f"objective.{name}": value for name, value in run.objective.state_dict().items()}
     tensors |= {"subspaces.bases": run.classifier.bases, "subspaces.energies": run.classifier.energies}

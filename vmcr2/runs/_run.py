@@ -115,9 +115,14 @@ class Run:
 
         Of cross-entropy alone, whose features have no subspaces of their own: 1 − the largest probability.
         """
-        if self._novelty_by == HEAD:
-            self._calibrated()
+        if not self.has_novelty:
+            self._calibrated()  # raises
         return self.answers(inputs).novelty
+
+    @property
+    def has_novelty(self) -> bool:
+        """Whether the novelty means something: where it is a probability, only after a calibration."""
+        return self.confidence is not None or self._novelty_by == SUBSPACE
 
     def threshold(self, false_alarms: float) -> float:
         """The novelty above which :meth:`predict` refuses: at most this share of known samples lies above it."""
@@ -130,10 +135,14 @@ class Run:
     @cached_property
     def kept(self) -> KeptSamples:
         """The training samples that the run has kept."""
-        path = RunFolder(self.folder).kept_samples
-        if not path.exists():
+        if not self.has_kept:
             raise UserError(f"{self.folder} keeps no training samples (kept_samples): there is nothing to compare with")
-        return KeptSamples.from_tensors(read_tensors(path))
+        return KeptSamples.from_tensors(read_tensors(RunFolder(self.folder).kept_samples))
+
+    @property
+    def has_kept(self) -> bool:
+        """Whether the run has kept training samples."""
+        return RunFolder(self.folder).kept_samples.exists()
 
     def calibrate(self, inputs: Any, labels: Iterable[Any]) -> Run:
         """The same run, calibrated on other samples, which must not be training samples.
@@ -214,8 +223,8 @@ class Run:
     def _calibrated(self) -> Confidence:
         if self.confidence is None:
             raise UserError(
-                f"{self.folder} is not calibrated: nothing was set aside in its training, by calibration_share=0 or "
-                "because samples were too few. Use run.calibrate(inputs, labels) with samples that were not trained on"
+                f"{self.folder} is not calibrated: nothing was set aside in its training (calibration_share=0, too few "
+                "samples, or a vmcr2 before 0.5). Use run.calibrate(inputs, labels) with samples not trained on"
             )
         return self.confidence
 

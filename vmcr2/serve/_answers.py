@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from .._shared import UserError
-from ..inference import HEAD, Neighbors, second_choice
+from ..inference import Neighbors, second_choice
 from ..runs import Run
 from ._batching import Found
 from ._limits import RequestError
@@ -28,7 +28,6 @@ class Writer:
         self.notes: list[str] = []
         self.rate: float | None = None
         self._thumbnails: dict[int, str] = {}
-        self._novelty_known = self.calibrated or run.readout_by(run.readout).novelty_by != HEAD
         if not self.calibrated:
             self.notes.append(
                 "This run is not calibrated: it gives no probabilities and refuses nothing. Train it with "
@@ -36,10 +35,7 @@ class Writer:
             )
         if self.calibrated or refuse:
             self._set_rate(refuse)
-        try:
-            self.kept = len(run.kept.labels)
-        except UserError:
-            self.kept = 0
+        self.kept = len(run.kept.labels) if run.has_kept else 0
 
     def _set_rate(self, refuse: float | None) -> None:
         if refuse == 0:
@@ -86,7 +82,7 @@ class Writer:
                 "probability": likeliest["probability"],
                 "second": self._likely(found.answers.probabilities[row], next_best) if best != next_best else None,
                 "residual": round(float(found.answers.residuals[row, best]), _DIGITS),
-                "novelty": round(novelty, _DIGITS) if self._novelty_known else None,
+                "novelty": round(novelty, _DIGITS) if self.run.has_novelty else None,
                 "threshold": round(threshold, _DIGITS) if threshold is not None else None,
             }
             if found.neighbors is not None:

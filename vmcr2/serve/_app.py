@@ -83,6 +83,7 @@ def create_app(
     app.add_middleware(_Front, metrics=service.metrics, hosts=hosts)
     _add_errors(app)
     _add_pages(app)
+    _add_watching(app, service)
 
     @app.post("/predict", openapi_extra=_REQUEST_BODY)
     async def predict(request: Request, options: Annotated[Options, Query()]) -> Response:
@@ -100,6 +101,10 @@ def create_app(
             return _refused(499, "the client went away")
         return JSONResponse(reply.content, reply.status)
 
+    return app
+
+
+def _add_watching(app: FastAPI, service: Service) -> None:
     @app.head("/health", include_in_schema=False)
     @app.get("/health")
     async def health() -> Response:
@@ -112,8 +117,6 @@ def create_app(
         held = service.held
         text = service.metrics.text(waiting=held.requests, held_bytes=held.bytes, batches=service.batcher.batches)
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
-
-    return app
 
 
 def _add_pages(app: FastAPI) -> None:

@@ -91,16 +91,6 @@ class Batcher:
         for job in jobs:
             rows = slice(start, start + len(job.inputs))
             own = Answers(*(part[rows] for part in answers))
-            found.append(Found(own, _part(near, rows, job.neighbors) if near is not None and job.neighbors else None))
+            found.append(Found(own, near.part(rows, job.neighbors) if near is not None and job.neighbors else None))
             start = rows.stop
         return found
-
-
-def _part(near: Neighbors, rows: slice, count: int) -> Neighbors:
-    return Neighbors(
-        near.cosines[rows, :count],
-        near.labels[rows, :count],
-        near.places[rows, :count],
-        [own[:count] for own in near.names[rows]],
-        near.pictures[rows, :count] if near.pictures is not None else None,
-    )

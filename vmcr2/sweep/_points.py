@@ -8,13 +8,14 @@ import itertools
 import json
 import re
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from .._shared import shown
 from ..data import DATASETS, DataSettings, open_settings
 from ..runs import ALL_SETTINGS, RECIPES, Config, UserError, check_setting
+from ._objective_axis import OBJECTIVE, acts_with, with_objective
 
 _LARGE = 25_000
 _LARGE_HOLDOUT = 5000
@@ -42,9 +43,7 @@ class Point:
     @property
     def label(self) -> str:
         """«lr=0.1 weight=20 seed=0»."""
-        return " ".join(
-            f"{name}={shown(value)}" for name, value in (*self.settings.items(), ("seed", self.config.run.seed))
-        )
+        return called({**self.settings, "seed": self.config.run.seed})
 
     @property
     def folder_name(self) -> str:
@@ -53,7 +52,7 @@ class Point:
         return f"{readable[:100]}-{self.id[:8]}"
 
 
-def read_axes(texts: Sequence[str]) -> dict[str, list[str]]:
+def read_axes(texts: Sequence[str], option: str = "--grid") -> dict[str, list[str]]:
     """The axes of ``key=v1,v2`` texts; values that contain commas are separated by semicolons.
 
     >>> read_axes(["lr=0.1,0.3", "hidden=256,256;512"])
@@ -64,10 +63,10 @@ def read_axes(texts: Sequence[str]) -> dict[str, list[str]]:
         name, equals, values = text.partition("=")
         name = name.strip()
         if not equals:
-            raise UserError(f"--grid takes key=v1,v2 with at least one value, got {text!r}")
-        _check_axis(name)
+            raise UserError(f"{option} takes key=v1,v2 with at least one value, got {text!r}")
+        check_axis(name, option)
         if name in axes:
-            raise UserError(f"--grid {name} is given twice: give all its values at once, {name}=v1,v2")
+            raise UserError(f"{option} {name} is given twice: give all its values at once, {name}=v1,v2")
         whole = name in ALL_SETTINGS and typing.get_origin(ALL_SETTINGS[name].kind) is tuple  # commas belong to it
         parts = values.split(";" if whole or ";" in values else ",")
         axes[name] = [part.strip() for part in parts]
@@ -80,8 +79,9 @@ def grid(
     """Every combination of the axes' values, which may be texts. The last axis changes fastest.
 
     ``config_of`` makes a configuration of ``key=value`` texts; by default they are changes of ``base``. A recipe by the
-    rule derives other values from them. Without a hold-out, one is set: 5000 images of the large data sets, about a
-    fifth of a small one.
+    rule derives other values from them. ``objective`` may be an axis: each objective then has its own recipe, and
+    settings that only others have are left out at its points. Without a hold-out, one is set: 5000 images of the large
+    data sets, about a fifth of a small one.
 
     >>> from vmcr2.runs import recipe
     >>> points = grid(recipe("digits"), {"lr": [0.1, 0.3], "seed": [0, 1]})
@@ -89,24 +89,42 @@ def grid(
     (['lr=0.1 seed=0', 'lr=0.1 seed=1', 'lr=0.3 seed=0', 'lr=0.3 seed=1'], 287)
     """
     for name in axes:
-        _check_axis(name)
+        check_axis(name)
+    objectives = list(map(str, axes.get(OBJECTIVE, ())))
     points: dict[str, Point] = {}
     for values in itertools.product(*axes.values()):
         chosen = dict(zip(axes, values, strict=True))
-        texts = {name: value for name, value in chosen.items() if isinstance(value, str)}
-        others = {name: value for name, value in chosen.items() if name not in texts}
+        # what this point's objective does not have is left out, and points that become the same are one
+        chosen = {name: v for name, v in chosen.items() if acts_with(name, chosen.get(OBJECTIVE), objectives)}
         try:
-            said = [f"{name}={value}" for name, value in texts.items()]
-            config = base.with_settings(said, **others) if config_of is None or others else config_of(said)
+            config = _configured(base, chosen, config_of)
         except UserError as error:
-            called = " ".join(f"{name}={shown(value)}" for name, value in chosen.items())
-            raise UserError(f"{error} (the grid's point {called})") from error
-        if config.data.holdout == 0 and "holdout" not in axes and not config.data.validation:
-            config = config.replace(holdout=default_holdout(config.data))
-        flat = config.flat()
-        point = Point(config, {name: flat[name] for name in axes if name != "seed"})
+            raise UserError(f"{error} (the grid's point {called(chosen)})") from error
+        point = point_of(config, chosen)
         points.setdefault(point.id, point)  # a value given twice is one point
     return list(points.values())
+
+
+def _configured(base: Config, chosen: Mapping[str, Any], config_of: Callable[[list[str]], Config] | None) -> Config:
+    texts = {name: value for name, value in chosen.items() if isinstance(value, str)}
+    others = {name: value for name, value in chosen.items() if name not in texts}
+    if config_of is not None and not others:
+        return config_of([f"{name}={value}" for name, value in texts.items()])
+    own = with_objective(base, texts.pop(OBJECTIVE, base.objective.name))
+    return own.with_settings([f"{name}={value}" for name, value in texts.items()], **others)
+
+
+def point_of(config: Config, axes: Iterable[str]) -> Point:
+    """The point of a configuration, with a hold-out: its values along the axes name it."""
+    if config.data.holdout == 0 and "holdout" not in axes and not config.data.validation:
+        config = config.replace(holdout=default_holdout(config.data))
+    flat = config.flat()
+    return Point(config, {name: flat[name] for name in axes if name != "seed"})
+
+
+def called(chosen: Mapping[str, Any]) -> str:
+    """Values for a sentence: «lr=0.1 weight=20»."""
+    return " ".join(f"{name}={shown(value)}" for name, value in chosen.items())
 
 
 def default_holdout(data: DataSettings) -> int:
@@ -132,13 +150,14 @@ def changes(config: Config) -> dict[str, Any]:
     return {name: value for name, value in config.deciding(seed=False).items() if value != before.get(name)}
 
 
-def _check_axis(name: str) -> None:
+def check_axis(name: str, option: str = "--grid") -> None:
+    """A setting that does not exist, or does not change the result, is a :class:`UserError`."""
     try:
         check_setting(name)
     except UserError as error:
-        raise UserError(f"--grid: {error}") from error
+        raise UserError(f"{option}: {error}") from error
     if name == "recipe" or (name in ALL_SETTINGS and not ALL_SETTINGS[name].rule.decides):
-        raise UserError(f"--grid cannot vary {name}: it does not change the result")
+        raise UserError(f"{option} cannot vary {name}: it does not change the result")
 
 
 def _digest(decides: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""``results.jsonl``: one line per finished run. One process writes it, each line whole and at once."""
+"""``results.jsonl``: one line per finished run, written whole and at once."""
 
 from __future__ import annotations
 
@@ -20,14 +20,22 @@ class Results:
         self.path = out / "results.jsonl"
 
     def read(self) -> dict[str, Record]:
-        """The lines by their points' identities. A line that a kill cut off is skipped: its run is made again."""
-        records: dict[str, Record] = {}
+        """The lines by their points' identities. A line that a kill cut off is skipped: its run is made again.
+
+        So is the line of a run that a search has stopped early: it says little about its point.
+        """
+        return {record["id"]: record for record in self.all() if not record.get("pruned")}
+
+    def all(self) -> list[Record]:
+        """Every line that can be read, in the order in which they were written."""
+        records: list[Record] = []
         for line in self._text().splitlines():
             try:
                 record = json.loads(line)
-                records[record["id"]] = record
+                record["id"]
             except (ValueError, TypeError, KeyError):
                 continue
+            records.append(record)
         return records
 
     def append(self, record: Record) -> Record:
@@ -53,3 +61,13 @@ class Results:
 def sole_user(out: Path) -> AbstractContextManager[None]:
     """Make the sweep's folder and lock it: two sweeps in one folder would make each other's runs twice."""
     return lock(out)
+
+
+def one_of_many(out: Path) -> AbstractContextManager[None]:
+    """The same for a worker of a search: others may work in the folder too, because a database says who does what."""
+    return lock(out, shared=True)
+
+
+def writing(out: Path) -> AbstractContextManager[None]:
+    """While a worker of a search writes a line: one at a time."""
+    return lock(out / "runs", patience=60.0)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ..data import Source, open_settings
-from ..runs import Config, RunFolder, TrainingError, UserError, fit
+from ..runs import Callback, Config, RunFolder, TrainingError, UserError, fit
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,8 @@ class Outcome:
     """Why there is no result, in one sentence; such a run can be tried again."""
     trace: str | None = None
     """The traceback of an unexpected error."""
+    died: bool = False
+    """Whether its process ended in the middle."""
 
 
 class StoppedError(Exception):
@@ -79,13 +81,13 @@ class Runner:
         folder = RunFolder(job.folder)
         try:
             wall: float | None = None  # not known if the run was finished and only its line is missing
-            if not folder.finished:
+            if not folder.finished or _stopped_early(folder):
                 _drop_if_begun_elsewhere(folder, job.config)
                 fit(
                     job.config,
                     out=folder.path,
                     resume=True,
-                    callbacks=[watch],
+                    callbacks=[watch, *self.callbacks(job)],
                     source=self._source(job.config),
                     for_report=job.for_report,
                 )
@@ -102,6 +104,10 @@ class Runner:
             return Outcome(lost=f"{type(error).__name__}: {error}".splitlines()[0], trace=traceback.format_exc())
         finally:
             _give_memory_back()
+
+    def callbacks(self, job: Job) -> list[Callback]:
+        """More that follow the run."""
+        return []
 
     def _source(self, config: Config) -> Source:
         key = tuple(config.data.reading().values())
@@ -129,14 +135,23 @@ def prune(path: Path) -> None:
 
 
 def _drop_if_begun_elsewhere(folder: RunFolder, config: Config) -> None:
-    """Clear a run that was started on another device or from another place: half of each would be neither."""
+    """Clear a run that was started on another device or from another place: half of each would be neither.
+
+    Also one that a search has stopped early: it would count as finished.
+    """
     try:
         same = not folder.config.exists() or folder.read_config().acting() == config.acting()
+        same = same and not _stopped_early(folder)
     except UserError:  # from another version
         same = False
     if not same:
         with folder.held():
             folder.clear()
+
+
+def _stopped_early(folder: RunFolder) -> bool:
+    """Whether a search has stopped the run, which is finished, before its last epoch."""
+    return folder.finished and bool(folder.read_summary().get("stopped_by") == "callback")
 
 
 def _figures(folder: RunFolder) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import torch
 
 from ..runs import UserError
 from ..training import choose_device
+from ._main_guard import end_if_imported
 from ._points import Point, changes
 from ._results import Record, Results, sole_user
 from ._runs import Job, Outcome, Runner, open_for_sweep, prune
@@ -70,29 +71,30 @@ def sweep(
     A run that breaks (:class:`vmcr2.runs.TrainingError`) is a result, with ``failed`` in its line. One that ends
     without a result (its worker was killed, its settings do not fit the data) is in ``lost`` and has no line.
     """
+    end_if_imported()
     out = Path(out)
     points = list({point.id: point for point in points}.values())
-    _check(points, parallel)
+    check_points(points, parallel)
     with sole_user(out):
         results = Results(out)
         records, lost = results.read(), dict[str, str]()
-        left = {_folder_of(point, out): point for point in points if point.id not in records}
+        left = {folder_of(point, out): point for point in points if point.id not in records}
 
         def report(job: Job, outcome: Outcome) -> None:
             point = left[job.folder]
             if outcome.lost is not None:
                 lost[point.id] = outcome.lost
-                _keep_trace(out, point, outcome.trace)
+                keep_trace(out, point, outcome.trace)
                 if listener is not None:
                     listener.lost(point, outcome.lost)
                 return
-            records[point.id] = results.append(_line(point, outcome, job.folder.relative_to(out)))
+            records[point.id] = results.append(line_of(point, outcome, job.folder.relative_to(out)))
             if not keep_weights:
                 prune(job.folder)
             if listener is not None:
                 listener.finished(sum(p.id in records for p in points), len(points), records[point.id], point)
 
-        with sharing(min(parallel, len(left)), any(map(_on_cuda, left.values()))) as (note, threads):
+        with sharing(min(parallel, len(left)), any(map(on_cuda, left.values()))) as (note, threads):
             if listener is not None:
                 listener.started(len(points), len(points) - len(left), note)
             jobs = [Job(point.config, folder, keep_weights) for folder, point in left.items()]
@@ -105,7 +107,7 @@ def sweep(
         return Sweep(out, points, records, lost)
 
 
-def _check(points: Sequence[Point], parallel: int) -> None:
+def check_points(points: Sequence[Point], parallel: int) -> None:
     """Find mistakes before anything is written."""
     if not points:
         raise UserError("a sweep needs at least one point")
@@ -117,24 +119,25 @@ def _check(points: Sequence[Point], parallel: int) -> None:
                 "holdout must be above 0 in a sweep: points are compared on held-out training images, never on the "
                 "test set (`vmcr2 train` with the chosen settings reads that, once)"
             )
-        if not _on_cuda(point):
+        if not on_cuda(point):
             choose_device(point.config.run.device)
     for config in {(p.config.data.name, p.config.data.path): p.config for p in points}.values():
         open_for_sweep(config)
 
 
-def _on_cuda(point: Point) -> bool:
+def on_cuda(point: Point) -> bool:
     """Asks the driver's library, not CUDA: the parent of workers must not use the GPU before MPS starts."""
     return point.config.run.device in ("auto", "cuda") and torch.cuda.device_count() > 0
 
 
-def _folder_of(point: Point, out: Path) -> Path:
+def folder_of(point: Point, out: Path) -> Path:
     """The point's run folder: the one it was started in, whatever the grid was then, or a new one."""
     begun = sorted((out / "runs").glob(f"*-{point.id[:8]}"))
     return begun[0] if begun else out / "runs" / point.folder_name
 
 
-def _line(point: Point, outcome: Outcome, folder: Path) -> Record:
+def line_of(point: Point, outcome: Outcome, folder: Path) -> Record:
+    """The line of a run that ended, in a folder of the sweep's."""
     return {
         "id": point.id,
         "recipe": point.config.recipe,
@@ -147,7 +150,8 @@ def _line(point: Point, outcome: Outcome, folder: Path) -> Record:
     }
 
 
-def _keep_trace(out: Path, point: Point, trace: str | None) -> None:
+def keep_trace(out: Path, point: Point, trace: str | None) -> None:
+    """Write down the traceback of an unexpected error, if there is one."""
     if trace is not None:
         (out / "errors").mkdir(exist_ok=True)
         (out / "errors" / f"{point.folder_name}.txt").write_text(trace)

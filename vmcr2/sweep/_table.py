@@ -32,19 +32,38 @@ class Row(NamedTuple):
     deviations: dict[str, float]
     """Sample standard deviations; empty for one seed."""
     failed: list[str]
+    pruned: list[int] = []  # noqa: RUF012 (a NamedTuple's default; nobody changes it)
+    """Epochs after which a search stopped the runs early; empty if it did not."""
+
+    @property
+    def order(self) -> tuple[bool, bool, float]:
+        """Best first; what was stopped early, and then what failed with every seed, last."""
+        return not self.means, bool(self.pruned), -score(self.means) if self.means else 0.0
 
 
 def rank(points: Sequence[Point], records: dict[str, Record]) -> list[Row]:
     """Best mean hold-out accuracy first, of what the runs predict by; rows that failed with every seed last.
 
-    Points without a line are left out.
+    Runs that a search stopped early come before these. Points without a line are left out.
     """
+    return [row for row, _ in _ranked(points, records)]
+
+
+def winner(points: Sequence[Point], records: dict[str, Record]) -> Point | None:
+    """The best point, with its first seed; None if no run came to its end."""
+    for row, members in _ranked(points, records):
+        if row.means and not row.pruned:
+            return next(point for point in members if "failed" not in records[point.id])
+    return None
+
+
+def _ranked(points: Sequence[Point], records: dict[str, Record]) -> list[tuple[Row, list[Point]]]:
     groups: dict[str, list[Point]] = {}
     for point in points:
         if point.id in records:
             groups.setdefault(point.group, []).append(point)
-    rows = [_row(members, [records[point.id] for point in members]) for members in groups.values()]
-    return sorted(rows, key=lambda row: -score(row.means) if row.means else float("inf"))
+    rows = [(_row(members, [records[point.id] for point in members]), members) for members in groups.values()]
+    return sorted(rows, key=lambda pair: pair[0].order)
 
 
 def score(figures: Mapping[str, Any]) -> float:
@@ -62,6 +81,7 @@ def _row(points: list[Point], records: list[Record]) -> Row:
         {name: statistics.fmean(values) for name, values in columns.items() if values},
         {name: statistics.stdev(values) for name, values in columns.items() if len(values) > 1},
         [record["failed"] for record in records if "failed" in record],
+        [record["epochs"] for record in records if record.get("pruned")],
     )
 
 
@@ -70,7 +90,7 @@ def table(rows: Sequence[Row]) -> str:
     axes = list(dict.fromkeys(name for row in rows for name in row.settings))
     figures = {name: how for name, how in _FIGURES.items() if any(name in row.means for row in rows)}
     headings = [*axes, "seeds", *(heading for heading, _ in figures.values()), "remark"]
-    if not any(row.failed for row in rows):
+    if not any(row.failed or row.pruned for row in rows):
         headings.pop()
     lines = ["| " + " | ".join(headings) + " |", "|---" * len(headings) + "|"]
     for row in rows:
@@ -78,9 +98,15 @@ def table(rows: Sequence[Row]) -> str:
         cells.append(",".join(map(str, row.seeds)))
         cells += [_figure(row, name, precision) for name, (_, precision) in figures.items()]
         if "remark" in headings:
-            cells.append(f"failed {len(row.failed)} of {len(row.seeds)}: {row.failed[0]}" if row.failed else "")
+            cells.append(_remark(row))
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _remark(row: Row) -> str:
+    if row.failed:
+        return f"failed {len(row.failed)} of {len(row.seeds)}: {row.failed[0]}"
+    return f"stopped after epoch {row.pruned[0]}" if row.pruned else ""
 
 
 def _figure(row: Row, name: str, precision: str) -> str:

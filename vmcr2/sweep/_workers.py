@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
+from ._main_guard import UNGUARDED, end_if_imported, unguarded
 from ._mps import multi_process_service
 from ._runs import Outcome, StoppedError
 
@@ -41,6 +42,7 @@ def run_in_processes(
     dies, its job is reported as lost, and another worker replaces it. If this ends early (Ctrl-C, an error in
     ``report``), the workers are stopped, and the outcomes that have come by then are reported.
     """
+    end_if_imported()
     waiting = iter(jobs)
     workers: list[_Worker[Job]] = []
     try:
@@ -129,7 +131,9 @@ class _Worker(Generic[Job]):
             return received
         self.process.join()
         code = self.process.exitcode or 0
-        return Outcome(lost=f"worker ended ({f'signal {-code}' if code < 0 else f'exit code {code}'})")
+        if code == UNGUARDED:
+            raise unguarded()
+        return Outcome(lost=f"worker ended ({f'signal {-code}' if code < 0 else f'exit code {code}'})", died=True)
 
     def finished_meanwhile(self) -> Outcome | None:
         """An outcome that came while the sweep was stopped."""

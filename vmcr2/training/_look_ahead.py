@@ -38,6 +38,7 @@ class LookAhead:
         self._early = labels.is_cuda  # on a CPU there is nothing to run beside
         self.ready = False
         """Whether :attr:`_now` belongs to the batch that comes next."""
+        self._expected = False
         self._now: Any = None
         self._needed = True
         self._side: Aside | None = None
@@ -45,13 +46,20 @@ class LookAhead:
     def expect(self, following: Tensor, *, foreseen: bool) -> None:
         """The batch after the next one. ``foreseen``: the next one was expected, and the step has looked at it."""
         self.following.copy_(following)
-        self.ready = foreseen and self._early
+        self._expected, self.ready = True, foreseen and self._early
 
     def prepare(self, index: Tensor) -> None:
         """Have the look-ahead of this batch, unless the step before has made it."""
-        if self._needed and not self.ready:
-            self._keep(self.objective.look_ahead(self.labels[index]))
-            self._needed, self.ready = self._now is not None, True
+        if self.ready or not self._needed:
+            return
+        if not self._expected:  # the step looks at some batch: the same one, for which there is room
+            self.following.copy_(index)
+        self._keep(self.objective.look_ahead(self.labels[index]))
+        self._needed, self.ready = self._now is not None, True
+
+    def forget(self) -> None:
+        """The step was made: what was prepared for it is used up."""
+        self._expected = self.ready = False
 
     def take(self) -> Any:
         """That of the present step."""
@@ -59,7 +67,7 @@ class LookAhead:
 
     def start(self) -> None:
         """Begin that of the next step. The present one must have been used: its buffers are overwritten."""
-        self.ready = False
+        self.forget()
         if not (self._needed and self._early):
             return
         with Aside(self.labels, lane=_LANE) as self._side:

@@ -129,8 +129,8 @@ class Step:
             self._ahead.prepare(self.index)
 
     def forget(self) -> None:
-        """A recorded step was made: what was prepared for it is used up."""
-        self._ahead.ready = False
+        """A recorded step was made."""
+        self._ahead.forget()
 
     def __call__(self) -> None:
         """Train on the samples of ``index``."""

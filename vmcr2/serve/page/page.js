@@ -14,6 +14,8 @@ function html(name, properties = {}, ...children) {
 }
 
 const percent = (share) => (share >= 0.9995 && share < 1 ? "99.9 %" : `${(100 * share).toFixed(1)} %`);
+// 0.473, and 0.0000412 where 0.000 would say nothing
+const short = (value) => (value < 0.1 ? String(Number(value.toPrecision(3))) : value.toFixed(3));
 const many = (count, one) => `${count} ${one}${count === 1 ? "" : "s"}`;
 
 function options() {
@@ -39,9 +41,9 @@ async function ask(body, headers = {}) {
 // the sentence under the class
 function verdict(answer) {
   const first = answer.likeliest, sure = answer.probability === null ? "" : ` with probability ${percent(answer.probability)}`;
-  if (answer.refused) return `It looks foreign: novelty ${answer.novelty.toFixed(3)} is above ${answer.threshold.toFixed(3)}. If it is one of the known classes, it is ${first}${sure}.`;
+  if (answer.refused) return `It looks foreign: novelty ${short(answer.novelty)} is above ${short(answer.threshold)}. If it is one of the known classes, it is ${first}${sure}.`;
   if (answer.probability === null) return "No probability, and nothing is refused: the run is not calibrated.";
-  const known = answer.threshold === null ? "" : ` It does not look foreign: novelty ${answer.novelty.toFixed(3)} is not above ${answer.threshold.toFixed(3)}.`;
+  const known = answer.threshold === null ? "" : ` It does not look foreign: novelty ${short(answer.novelty)} is not above ${short(answer.threshold)}.`;
   return `Probability ${percent(answer.probability)}.${known}`;
 }
 
@@ -68,7 +70,7 @@ function neighbors(answer) {
 
 function shown(answer) {
   if (answer.error) return html("p", { className: "banner error", role: "alert", textContent: answer.error });
-  const residual = `Residual ${answer.residual.toFixed(3)}: the share of its feature outside the subspace of ${answer.likeliest}.`;
+  const residual = `Residual ${short(answer.residual)}: the share of its feature outside the subspace of ${answer.likeliest}.`;
   return html("div", {},
     html("h2", { className: "class", textContent: answer.refused ? "Refused" : answer.class }),
     html("p", { className: "says", textContent: verdict(answer) }),
