@@ -1,9 +1,8 @@
-"""What each process of the tests does: a plain DDP loop, whose results process 0 writes down."""
+"""A plain DDP loop, as each process of the tests runs it, and the same in one process."""
 
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from vmcr2 import MCR2Loss, VMCR2Loss
+from vmcr2.losses import CrossEntropyLoss
 
 CLASSES, DIM, INPUTS, STEPS = 5, 12, 9, 20
 EVEN = (1, 1, 1, 1)
@@ -37,7 +37,31 @@ def network(dtype: torch.dtype) -> nn.Module:
     return nn.Sequential(nn.Linear(INPUTS, 32), nn.Tanh(), nn.Linear(32, DIM)).to(dtype)
 
 
+class Sum(nn.Module):
+    """Cross-entropy and a rate reduction."""
+
+    def __init__(self, rate: nn.Module, gather: bool) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.rate, self.ce = rate, CrossEntropyLoss(DIM, CLASSES, gather=gather)
+
+    def forward(self, z: Tensor, labels: Tensor) -> Tensor:
+        return self.ce(nn.functional.normalize(z), labels) + 0.1 * self.rate(z, labels)
+
+
+class Weighted(CrossEntropyLoss):
+    """A class has a weight."""
+
+    def forward(self, z: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
+        return super().forward(z, labels, (1 + labels).to(z.dtype))
+
+
 def make_loss(kind: str, gather: bool, dtype: torch.dtype) -> nn.Module:
+    if kind.startswith("ce + "):
+        return Sum(make_loss(kind.removeprefix("ce + "), gather, dtype), gather).to(dtype)
+    if kind.startswith("ce"):
+        torch.manual_seed(1)
+        return (Weighted if "weights" in kind else CrossEntropyLoss)(DIM, CLASSES, gather=gather).to(dtype)
     if kind == "mcr2":
         return MCR2Loss(CLASSES, gather=gather).to(dtype)
     if kind == "mcr2 with memory":
@@ -49,6 +73,11 @@ def make_loss(kind: str, gather: bool, dtype: torch.dtype) -> nn.Module:
 
 
 KINDS = (
+    "ce",
+    "ce with weights",
+    "ce + mcr2",
+    "ce + mcr2 with memory",
+    "ce + vmcr2",
     "mcr2",
     "mcr2 with memory",
     "vmcr2",
@@ -67,7 +96,7 @@ def memberships(labels: Tensor, dtype: torch.dtype) -> Tensor:
 def train(kind: str, rows: Any, model: nn.Module, loss: nn.Module, dtype: torch.dtype) -> dict[str, Tensor]:
     """Weights, the loss's state and the first gradient. ``rows`` are a process's own rows of every batch."""
     soft, by_surrogate = kind.startswith("soft"), kind.startswith("surrogate")
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    optimiser = torch.optim.SGD([*model.parameters(), *loss.parameters()], lr=0.05, momentum=0.9)
     found: dict[str, Tensor] = {}
     for step in range(STEPS):
         x, labels = batch(step)
@@ -96,10 +125,8 @@ def same_everywhere(tensor: Tensor) -> bool:
     return all(torch.equal(part, tensor) for part in parts)
 
 
-def work(rank: int, world: int, folder: str) -> None:
-    """All cases in one start of the processes."""
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=world)
+def plain_loops(rank: int, world: int) -> dict[str, Any]:
+    """All cases of the plain loop."""
     results: dict[str, Any] = {}
     none = (0, *UNEVEN[1:])
     for kind in KINDS:
@@ -115,10 +142,7 @@ def work(rank: int, world: int, folder: str) -> None:
             found = train(kind, rows, model, make_loss(base, True, dtype), dtype)
             identical = [same_everywhere(value) for key, value in found.items()]
             results[f"{kind}, {name}"] = (found, all(identical))
-    results["without"] = without_gather(rank, world)
-    if rank == 0:
-        torch.save(results, Path(folder) / "results.pt")
-    dist.destroy_process_group()
+    return results | {"without": without_gather(rank, world)}
 
 
 def without_gather(rank: int, world: int) -> dict[str, Any]:

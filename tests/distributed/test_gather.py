@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
-from ranks import CLASSES, DIM, KINDS, alone, work
+from ranks import CLASSES, DIM, KINDS, alone
 
 from vmcr2 import MCR2Loss, VMCR2Loss
 
@@ -18,21 +16,12 @@ pytestmark = pytest.mark.skipif(not dist.is_available(), reason="this torch has 
 CASES = ("even", "uneven", "one without rows", "float32")
 
 
-@pytest.fixture(scope="module", params=[2, 4])
-def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Of so many processes, started once for all cases."""
-    folder = tmp_path_factory.mktemp("ranks")
-    mp.start_processes(work, args=(request.param, str(folder)), nprocs=request.param, start_method="spawn")
-    found: dict[str, Any] = torch.load(Path(folder) / "results.pt")
-    return found
-
-
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_numbers_of_one_process(kind: str, case: str, results: dict[str, Any]) -> None:
     """After 20 steps: values, first gradients, weights, Γ, A and remembered rows."""
     dtype, close = (torch.float32, 1e-4) if case == "float32" else (torch.float64, 1e-9)
-    found, identical = results[f"{kind}, {case}"]
+    found, identical = results["plain"][f"{kind}, {case}"]
     assert identical, "the processes differ"
     expected = alone(kind, dtype)
     assert found.keys() == expected.keys()
@@ -45,7 +34,7 @@ def test_the_numbers_of_one_process(kind: str, case: str, results: dict[str, Any
 @pytest.mark.parametrize("kind", ["mcr2", "vmcr2"])
 def test_without_it_the_gradient_is_another_and_a_warning_says_so_once(kind: str, results: dict[str, Any]) -> None:
     """The cosines to the whole batch's gradient are 0.83 and 0.88 with 2 processes, 0.73 and 0.75 with 4."""
-    found, said = results["without"][kind]
+    found, said = results["plain"]["without"][kind]
     expected = alone(kind, torch.float64)
     names = [name for name in expected if name.startswith("gradient")]
     one, other = (torch.cat([own[name].flatten() for name in names]) for own in (found, expected))

@@ -16,6 +16,7 @@ from ._bench import bench_app
 from ._data import data_app
 from ._display import print_summary
 from ._export import export
+from ._ranks import leave
 from ._report import report
 from ._serve import serve
 from ._settings import Json, Label, complain
@@ -51,10 +52,14 @@ def main() -> None:
         app()
     except UserError as error:
         complain(str(error))
-        sys.exit(2)
+        leave(2)
     except TrainingError as error:
         complain(str(error))
-        sys.exit(1)
+        leave(1)
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            leave(end.code or 0)
+        raise
 
 
 def _version(asked: bool) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ..data import OWN, Source, open_settings
+from ..distributed import Ranks
 from ..objectives import OBJECTIVES
 from ..runs import (
     AUTO,
@@ -25,6 +26,7 @@ from ..runs import (
 )
 from ._display import display_for, print_summary
 from ._own import describe, open_shown, own_data
+from ._ranks import one_speaks, restarted
 from ._report import PAGE, report_after
 from ._settings import OBJECTIVE_HELP, Json, Label, complain, find_config, given_changes, names_of, refuse_twice
 
@@ -108,7 +110,10 @@ def train(
     vmcr2 train --resume --out runs/mine          continue where it stopped (Ctrl-C stops a run)
     vmcr2 train --resume --out runs/mine --epochs 300     more epochs for a finished run
     vmcr2 train photos --validation --patience 20 --log tensorboard
+    torchrun --nproc-per-node 4 -m vmcr2 train photos     with four processes, on four GPUs if there are
     """
+    again = restarted(out)
+    resume = resume or again
     own = own_data(recipe, data)
     changes = given_changes(
         None if own else data,
@@ -120,24 +125,36 @@ def train(
         raise UserError("--resume needs --out: the folder of the run to continue")
     if strict and (own is None or Path(own).expanduser().is_file()):
         raise UserError("--strict is for a folder of your own pictures: leave it out")
-    source: Source | None = None
-    if out is not None and resume and RunFolder(out).config.exists():
-        config, source = _resumed(out, recipe, data, objective, changes, set_ or [])
-    else:
-        config, source = _configured(own, recipe, objective, changes, set_ or [], strict)
-    if source is not None and not as_json and not resume:
-        describe(source, config)
+
+    def find(_: object) -> tuple[Config, Source | None]:
+        if out is not None and resume and RunFolder(out).config.exists():
+            return _resumed(out, own, recipe, data, objective, changes, set_ or [], strict, again)
+        return _configured(own, recipe, objective, changes, set_ or [], strict)
+
+    with one_speaks() as ranks:
+        config, source = ranks.in_turn(find)
+        if source is not None and not as_json and not resume:
+            describe(source, config)
+        _train(config, source, ranks, out, resume, log or [], as_json)
+
+
+def _train(
+    config: Config, source: Source | None, ranks: Ranks, out: Path | None, resume: bool, log: list[str], as_json: bool
+) -> None:
+    """The run, and what is said about it."""
     finished = out is not None and resume and is_finished(RunFolder(out), config)
-    logs = [log_named(name) for name in log or []]
+    logs = [log_named(name) for name in log] if ranks.leads else []
     with display_for(quiet=as_json) as display:
         if out is not None and resume and not out.exists():
             display.note(f"there is no run in {out} yet: starting a new one")
         try:
-            run = fit(config, out=out, resume=resume, callbacks=[display, *logs], source=source)
+            run = fit(config, out=out, resume=resume, callbacks=[display, *logs], source=source, ranks=ranks)
         except (KeyboardInterrupt, SystemExit) as stop:  # Ctrl-C; SIGTERM and SIGHUP
-            complain(_stopped(display.folder or out, log or []))
+            complain(_stopped(display.folder or out, log))
             code = getattr(stop, "code", 130)
             raise typer.Exit(code if isinstance(code, int) else 1) from None
+    if not ranks.leads:
+        return
     there = run.folder / PAGE if (run.folder / PAGE).exists() else None
     page = there if finished else report_after(run.folder)
     if as_json:
@@ -183,24 +200,35 @@ def _configured(
 
 def _resumed(
     out: Path,
+    own: str | None,
     recipe: str | None,
     data: Path | None,
     objective: str | None,
     changes: dict[str, Any],
     settings: list[str],
+    strict: bool,
+    again: bool,
 ) -> tuple[Config, Source | None]:
-    """The configuration of a run that is continued; with the opened data, if a person's own have moved."""
+    """The configuration of a run that is continued; with the opened data, if a person's own have moved.
+
+    Settings may be given if they are the run's own: the command that started a run also continues it. ``again``:
+    torchrun does so.
+    """
     config = RunFolder(out).read_config()
     moved = data is not None and recipe is None and config.data.name in OWN
     others = {name: value for name, value in changes.items() if name != "epochs"}
-    if others or settings or objective is not None or (data is not None and not moved):
-        raise UserError(f"--resume uses the settings of {out}: leave all other settings out (only --epochs may change)")
-    if "epochs" in changes:
+    source: Source | None = None
+    named = bool(others or settings or objective is not None or (data is not None and not moved))
+    if named:
+        given, source = _given(out, own, recipe, objective, changes, settings, strict)
+        if given.replace(epochs=config.optim.epochs).acting() != config.acting():
+            raise _other_settings(out)
+    if "epochs" in changes and not (again and changes["epochs"] == config.optim.epochs):
         config = _extended(RunFolder(out), config, changes["epochs"])
     if moved:
         return config, open_settings(config.replace(data_path=str(data)).data)
-    if recipe is None:
-        return config, None
+    if recipe is None or named:
+        return config, source
     if is_own_data(recipe):
         same, of = str(Path(recipe).expanduser().resolve()) == config.data.path, config.data.path or config.data.name
     else:
@@ -208,6 +236,17 @@ def _resumed(
     if not same:
         raise UserError(f"{out} is a run of {of}, not of {recipe}: leave {recipe} out")
     return config, None
+
+
+def _given(out: Path, *asked: Any) -> tuple[Config, Source | None]:
+    try:
+        return _configured(*asked)
+    except UserError as error:  # a run cannot have such settings
+        raise _other_settings(out) from error
+
+
+def _other_settings(out: Path) -> UserError:
+    return UserError(f"--resume uses the settings of {out}: leave all other settings out (only --epochs may change)")
 
 
 def _extended(folder: RunFolder, config: Config, epochs: int) -> Config:

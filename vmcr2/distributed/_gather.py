@@ -13,6 +13,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+_INTO_ONE = "all_gather_single" if hasattr(dist, "all_gather_single") else "all_gather_into_tensor"
+"""Its name before torch 2.13."""
+
 
 def processes() -> int:
     """How many work together; 1 without an initialised process group."""
@@ -25,7 +28,7 @@ def gather_rows(*tensors: Tensor) -> tuple[Tensor, ...]:
     Processes may have different numbers of rows, also none. All must call it, and with tensors of the same types.
     """
     sizes = _sizes(tensors[0])
-    return tuple(_gathered(one, sizes) for one in tensors)
+    return tuple(gather_known(one, sizes, factor=len(sizes)) for one in tensors)
 
 
 def _sizes(like: Tensor) -> list[int]:
@@ -36,15 +39,23 @@ def _sizes(like: Tensor) -> list[int]:
     return sizes
 
 
-def _gathered(rows: Tensor, sizes: list[int]) -> Tensor:
+def gather_known(rows: Tensor, sizes: list[int], factor: int = 1) -> Tensor:
+    """The rows of every process, whose numbers are known; nothing waits for the device.
+
+    The gradient that comes back is that of the own rows, times ``factor``.
+    """
     if rows.is_floating_point():
-        return cast(Tensor, _WithGradient.apply(rows, sizes))  # type: ignore[no-untyped-call]
+        return cast(Tensor, _WithGradient.apply(rows, sizes, factor))  # type: ignore[no-untyped-call]
     return _all_rows(rows, sizes)
 
 
 def _all_rows(rows: Tensor, sizes: list[int]) -> Tensor:
     """Padded to one size on the way: gloo and nccl exchange tensors of equal shapes."""
     most = max(sizes)
+    if rows.is_cuda and min(sizes) == most and dist.is_nccl_available() and "cuda:nccl" in dist.get_backend_config():
+        every = rows.new_empty(sum(sizes), *rows.shape[1:])
+        getattr(dist, _INTO_ONE)(every, rows.contiguous())
+        return every
     padded = rows.new_zeros(most, *rows.shape[1:])
     padded[: len(rows)] = rows
     parts = [torch.empty_like(padded) for _ in sizes]
@@ -54,12 +65,13 @@ def _all_rows(rows: Tensor, sizes: list[int]) -> Tensor:
 
 class _WithGradient(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, sizes: list[int]) -> Tensor:
+    def forward(ctx: Any, rows: Tensor, sizes: list[int], factor: int) -> Tensor:
         rank = dist.get_rank()
-        ctx.start, ctx.count, ctx.processes = sum(sizes[:rank]), sizes[rank], len(sizes)
+        ctx.start, ctx.count, ctx.factor = sum(sizes[:rank]), sizes[rank], factor
         return _all_rows(rows.detach(), sizes)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         (gradient,) = gradients
-        return gradient[ctx.start : ctx.start + ctx.count] * ctx.processes, None
+        own = gradient[ctx.start : ctx.start + ctx.count]
+        return own if ctx.factor == 1 else own * ctx.factor, None, None

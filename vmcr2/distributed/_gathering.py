@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from torch import Tensor
 
 from ._gather import gather_rows, processes
+
+_GIVEN_WHOLE: ContextVar[bool] = ContextVar("given_whole", default=False)
+
+
+@contextmanager
+def rows_are_whole() -> Iterator[None]:
+    """Losses that are made inside get the rows of all processes from their caller: they need not gather, nor warn."""
+    before = _GIVEN_WHOLE.set(True)
+    try:
+        yield
+    finally:
+        _GIVEN_WHOLE.reset(before)
 
 
 class Gathering:
@@ -14,7 +29,7 @@ class Gathering:
 
     def __init__(self, gather: bool) -> None:
         self.gather = gather
-        self._said = False
+        self._said = _GIVEN_WHOLE.get()
 
     def rows(self, z: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Features and labels, or memberships."""

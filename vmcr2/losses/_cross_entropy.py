@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from ..distributed import gather_rows, processes
+
 
 class CrossEntropyLoss(nn.Module):
     """Mean cross-entropy of a linear layer on the features, as in the paper. Its parameters are trained too.
@@ -11,6 +13,9 @@ class CrossEntropyLoss(nn.Module):
     Args:
         dim: d, the number of features.
         num_classes: k.
+        gather: take the mean over the rows of all processes of ``torch.distributed``, as in :class:`MCR2Loss`. Without
+            it each process has the mean over its own rows, and the mean of these is another one where processes have
+            different numbers of rows. The head then gets the whole batch's gradient on every process.
 
     >>> import torch
     >>> loss = CrossEntropyLoss(4, 2)
@@ -18,12 +23,16 @@ class CrossEntropyLoss(nn.Module):
     torch.Size([])
     """
 
-    def __init__(self, dim: int, num_classes: int) -> None:
+    def __init__(self, dim: int, num_classes: int, *, gather: bool = False) -> None:
         super().__init__()
+        self.gather = gather
         self.head = nn.Linear(dim, num_classes)
 
     def forward(self, z: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
         """The mean over the samples, or their mean by ``weights`` (m,)."""
+        if self.gather and processes() > 1:
+            z, labels, *gathered = gather_rows(z, labels, *([] if weights is None else [weights]))
+            weights = gathered[0] if gathered else None
         if weights is None:
             return nn.functional.cross_entropy(self.head(z), labels)
         each = nn.functional.cross_entropy(self.head(z), labels, reduction="none")

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
 from .._shared import fits_triton
+from ..distributed import rows_before
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _MOST_IMAGES = (2**31 - 1) // (64 * 28 * 28)  # the kernels' indices have 32 bits
@@ -101,9 +102,8 @@ class Pool(torch.autograd.Function):
         taken = torch.empty(n, 14, 14, 8, dtype=torch.int32, device=x.device)
         seed = torch.randint(2**62, (1,), device=x.device) if p > 0 else taken
         ctx.scale = 1 / (1 - p)
-        kernels.pool[(_pool_blocks(n),)](
-            x, bias, y, taken, seed, n, round(p * _STEPS), ctx.scale, p > 0, _POOL_BLOCK, num_warps=8
-        )
+        dropout = (rows_before() * 196, round(p * _STEPS), ctx.scale, p > 0)
+        kernels.pool[(_pool_blocks(n),)](x, bias, y, taken, seed, n, *dropout, _POOL_BLOCK, num_warps=8)
         ctx.save_for_backward(taken)
         return y
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import max_pool2d, relu
 
 from .._shared import fits_triton
+from ..distributed import in_whole_batch
 from ._norm_passes import CHANNELS, Norm, Upstream, backward_pass, normalised, statistics
 from ._pool_passes import Windows, pool_backward_pass, pooled
 from ._small_norm_passes import is_small, small_backward_pass, small_forward_pass
@@ -62,6 +63,7 @@ def fusable(norm: Norm, x: Tensor) -> bool:
     channels = x.shape[1]
     return (
         fits_triton(x)
+        and not in_whole_batch()  # the kernels' statistics are of this process's rows
         and type(norm) in (nn.BatchNorm1d, nn.BatchNorm2d)  # not one that synchronises processes
         and norm.training
         and norm.affine

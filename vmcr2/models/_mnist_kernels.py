@@ -136,8 +136,11 @@ def _unpacked(word):
 
 
 @triton.jit
-def pool(x, bias, y, taken, seed, n, threshold, scale, DROPOUT: tl.constexpr, BLOCK: tl.constexpr):
-    """Bias, ReLU, max-pool 2×2, dropout. ``taken`` (n, 14, 14, 8) has the chosen taps, 4 for none."""
+def pool(x, bias, y, taken, seed, n, before, threshold, scale, DROPOUT: tl.constexpr, BLOCK: tl.constexpr):
+    """Bias, ReLU, max-pool 2×2, dropout. ``taken`` (n, 14, 14, 8) has the chosen taps, 4 for none.
+
+    ``before``: positions of the batch that other processes have before these; dropout counts them.
+    """
     row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     channel = tl.arange(0, _FEATURES)
     image, place, start = _place(row)
@@ -153,7 +156,7 @@ def pool(x, bias, y, taken, seed, n, threshold, scale, DROPOUT: tl.constexpr, BL
     value = best + tl.load(bias + channel).to(tl.float32)[None, :]
     shut = value <= 0
     if DROPOUT:
-        shut = shut | _dropped(seed, row, threshold)
+        shut = shut | _dropped(seed, row + before, threshold)
     eighth = tl.arange(0, _FEATURES // 8)[None, :]
     tl.store(taken + row[:, None] * (_FEATURES // 8) + eighth, _packed(tl.where(shut, _NONE, tap_of)), mask=inside)
     value = tl.where(shut, 0.0, value * scale).to(y.dtype.element_ty)

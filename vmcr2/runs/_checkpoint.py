@@ -30,7 +30,9 @@ class Position(NamedTuple):
 
 
 def save_checkpoint(path: Path, step: Step, position: Position) -> None:
-    """Write the state after a step."""
+    """Write the state after a step, once: it is the same in all processes of a run."""
+    if not step.ranks.leads:
+        return
     tensors = weights_of(step)
     for index, parameter in enumerate(step.parameters):  # not by the optimiser's groups: decay_all decides those
         for name, value in step.optimizer.state.get(parameter, {}).items():
@@ -43,8 +45,8 @@ def save_checkpoint(path: Path, step: Step, position: Position) -> None:
 
 
 def load_checkpoint(path: Path, step: Step) -> Position:
-    """Restore the state."""
-    tensors, metadata = read_tensors_with_metadata(path)
+    """Restore the state, in all processes of the run: rank 0 reads the file."""
+    tensors, metadata = step.ranks.from_first(lambda: read_tensors_with_metadata(path))
     load_weights(path, tensors, step)
     for index, parameter in enumerate(step.parameters):
         values = tensors_under(f"optimizer.{index}.", tensors)

@@ -56,10 +56,13 @@ class EarlyStopping:
 
     def __init__(self, config: Config, folder: RunFolder, step: Step, since: int) -> None:
         self.config, self.path, self.step, self.since = config, folder.best, step, since
-        self.best: Best | None = None
-        if self.path.exists():
-            with opened_tensors(self.path) as file:
-                self.best = Best(**json.loads((file.metadata() or {})["best"]))
+        self.best: Best | None = step.ranks.from_first(self._read)
+
+    def _read(self) -> Best | None:
+        if not self.path.exists():
+            return None
+        with opened_tensors(self.path) as file:
+            return Best(**json.loads((file.metadata() or {})["best"]))
 
     def look(self, record: dict[str, Any]) -> bool:
         """Take a line of metrics into account. Returns whether the run has been without a better one for too long."""
@@ -67,7 +70,8 @@ class EarlyStopping:
             return False
         now = Best(record["epoch"], held_out_accuracy(self.config, record))
         if self.best is None or now.accuracy > self.best.accuracy:
-            write_tensors(self.path, weights_of(self.step), {"best": json.dumps(now._asdict())})
+            if self.step.ranks.leads:
+                write_tensors(self.path, weights_of(self.step), {"best": json.dumps(now._asdict())})
             self.best = now
         return now.epoch - max(self.best.epoch, self.since) >= self.config.run.patience
 
@@ -75,7 +79,7 @@ class EarlyStopping:
         """Put the best state back, and say which epoch's it is."""
         if self.best is None:  # the run was ended before it was measured once
             return {}
-        load_weights(self.path, read_tensors(self.path), self.step)
+        load_weights(self.path, self.step.ranks.from_first(lambda: read_tensors(self.path)), self.step)
         return {"best_epoch": self.best.epoch}
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from .._shared import UserError
 from ..data import Source, can_be_parted, open_settings
+from ..distributed import ALONE, Ranks
 from ..training import choose_device, forked_random
 from ._callbacks import Callbacks
 from ._checkpoint import read_position
@@ -17,6 +21,7 @@ from ._early_stopping import check_patience
 from ._extend import check_extension, drop_old_summary, extend, extends, is_finished, note_the_rate
 from ._folder import RunFolder, default_folder
 from ._manifest import manifest
+from ._ranks import Silence
 from ._run import Run
 from ._trainer import Trainer
 
@@ -29,6 +34,7 @@ def fit(
     callbacks: Iterable[Any] = (),
     source: Source | None = None,
     for_report: bool = True,
+    ranks: Ranks = ALONE,
 ) -> Run:
     """Train by a configuration, evaluate, and write everything into the run folder.
 
@@ -43,44 +49,69 @@ def fit(
         source: the opened data, if they were made in Python or many runs share them; by default ``config.data`` is
             opened.
         for_report: write ``evaluation.safetensors``, which only a report reads.
+        ranks: the processes that train it together, each of which calls this: ``with vmcr2.distributed.joined() as
+            ranks`` under torchrun. Rank 0 alone writes and has callbacks; all return the run. See docs/scaling.md.
 
     Ctrl-C, SIGTERM and SIGHUP end the run after the current step and a checkpoint, from which ``resume`` continues.
     Then Ctrl-C raises KeyboardInterrupt, and the others SystemExit. A second signal does so at once.
     """
     if not isinstance(config, Config):
         raise TypeError(f"fit takes a Config, got {config!r}: vmcr2.recipe('digits') makes one from a recipe's name")
-    told = Callbacks(callbacks)
+    told = Callbacks(callbacks if ranks.leads else [Silence()])
     check_patience(config)
-    device = choose_device(config.run.device)
-    folder = RunFolder(Path(out)) if out is not None else None
-    if folder is not None:
-        _check_folder(folder, config, resume)
-    source = source or open_settings(config.data)
-    with forked_random(device):
-        goes_on = folder is not None and resume and (folder.finished or folder.checkpoint.exists())
-        known = folder.calibrates if folder is not None and folder.config.exists() else None
-        trainer = Trainer(config, source, device, fresh=not goes_on, calibrates=known)
-        folder = folder or RunFolder(default_folder(config))
+    device = ranks.place(choose_device(config.run.device))
+    given = RunFolder(Path(out)) if out is not None else None
+    ranks.from_first(lambda: None if given is None else _check_folder(given, config, resume))
+    source = source or ranks.in_turn(lambda _: open_settings(config.data))
+    with forked_random(device), ExitStack() as held:
+        trainer = _trainer(config, source, device, given, resume, ranks)
+        folder = RunFolder(ranks.from_first(lambda: default_folder(config) if given is None else given.path))
         if trainer.left_as_drawn:
             names = ", ".join(trainer.left_as_drawn[:4]) + (", …" if len(trainer.left_as_drawn) > 4 else "")
             told.note(f"{names} do not fit {config.run.start_from} and start as they were drawn")
-        if resume and is_finished(folder, config):  # nothing is written: it may be in a place that cannot be written to
+        # where it is finished nothing is written: it may be in a place that cannot be written to
+        done = ranks.from_first(lambda: resume and is_finished(folder, config))
+        if done or ranks.from_first(lambda: _is_done_once_held(held, folder, trainer, told, resume)):
             return trainer.restore(folder, told.note)
-        with folder.held():
-            _check_folder(folder, config, resume)  # again: another process may have had it meanwhile
-            if not folder.config.exists():
-                aside = 0 if trainer.aside is None else len(trainer.aside.labels)
-                if not aside and trainer.held is None and config.data.calibration_share:
-                    told.note(f"no samples are set aside to calibrate on: {_why_none(trainer)}", None)
-                about = manifest(config, device, source, aside)
-                folder.create(config, about, preparation=source.preparation, resume=resume)
-            elif is_finished(folder, config):
-                return trainer.restore(folder, told.note)
-            elif other := trainer.other_data(folder):
-                raise UserError(f"{other}: restore the old data, or start a new run with another --out")
-            _begin_extension(folder, config, told, trainer.steps_per_epoch)
-            folder.remove_halves()
-            return trainer.run(folder, told, for_report)
+        return trainer.run(folder, told, for_report)
+
+
+def _trainer(
+    config: Config, source: Source, device: torch.device, folder: RunFolder | None, resume: bool, ranks: Ranks
+) -> Trainer:
+    """In every process of the run, rank 0 first: the others set the same samples aside."""
+
+    def found() -> tuple[bool, bool | None]:
+        goes_on = folder is not None and resume and (folder.finished or folder.checkpoint.exists())
+        return goes_on, folder.calibrates if folder is not None and folder.config.exists() else None
+
+    goes_on, known = ranks.from_first(found)
+
+    def build(aside: bool | None) -> Trainer:
+        calibrates = known if aside is None else aside
+        return Trainer(config, source, device, fresh=not goes_on, calibrates=calibrates, ranks=ranks)
+
+    return ranks.in_turn(build, tell=lambda made: made.aside is not None)
+
+
+def _is_done_once_held(held: ExitStack, folder: RunFolder, trainer: Trainer, told: Callbacks, resume: bool) -> bool:
+    """Take the folder, and write into it what will run; True if another process has finished the run meanwhile."""
+    config = trainer.config
+    held.enter_context(folder.held())
+    _check_folder(folder, config, resume)  # again: another process may have had it meanwhile
+    if not folder.config.exists():
+        aside = 0 if trainer.aside is None else len(trainer.aside.labels)
+        if not aside and trainer.held is None and config.data.calibration_share:
+            told.note(f"no samples are set aside to calibrate on: {_why_none(trainer)}", None)
+        about = manifest(config, trainer.numerics.device, trainer.source, aside)
+        folder.create(config, about, preparation=trainer.source.preparation, resume=resume)
+    elif is_finished(folder, config):
+        return True
+    elif other := trainer.other_data(folder):
+        raise UserError(f"{other}: restore the old data, or start a new run with another --out")
+    _begin_extension(folder, config, told, trainer.steps_per_epoch)
+    folder.remove_halves()
+    return False
 
 
 def _why_none(trainer: Trainer) -> str:

@@ -16,9 +16,14 @@ class Interrupts:
 
     Only in the main thread, which alone may do so. A signal that is ignored (nohup, the workers of a sweep), or that
     the program answers itself, is left alone.
+
+    Args:
+        patient: wait for the step also after a second signal. torchrun passes Ctrl-C on as a SIGTERM, so that each
+            process hears both; it kills what does not end in half a minute.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, patient: bool = False) -> None:
+        self._patient = patient
         self._first: int | None = None
         self._waits = True
         self._before: dict[int, Any] = {}
@@ -38,6 +43,11 @@ class Interrupts:
         """Whether somebody has asked the run to stop."""
         return self._first is not None
 
+    def ask(self) -> None:
+        """As a signal does: another process of the run heard one."""
+        if self._first is None:
+            self._first = signal.SIGTERM
+
     def stop_if_asked(self) -> None:
         """Stop now, if somebody has asked for it: everything is saved. From here on a signal stops the run at once."""
         self._waits = False
@@ -45,9 +55,9 @@ class Interrupts:
             raise _exception(self._first)
 
     def _heard(self, number: int, _: FrameType | None) -> None:
-        if self.asked() or not self._waits:
+        if not self._waits or (self.asked() and not self._patient):
             raise _exception(number)
-        self._first = number
+        self._first = self._first or number
 
 
 def _exception(number: int) -> BaseException:

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from .._shared import CollapseWarning
+from ..distributed import EndedByAnother
 from ..training import TrainingError
 from ._callbacks import Callbacks
 from ._checkpoint import Position, load_checkpoint, save_checkpoint
@@ -13,6 +14,7 @@ from ._early_stopping import EarlyStopping
 from ._extend import earlier_ends
 from ._folder import RunFolder
 from ._interrupts import Interrupts
+from ._ranks import noticing_losses
 from ._run import Run
 
 if TYPE_CHECKING:
@@ -25,7 +27,8 @@ def run_epochs(trainer: Trainer, folder: RunFolder, callbacks: Callbacks, for_re
     """Train from the last checkpoint, or from the start; measure, and write the results."""
     running = _Running(trainer, folder, callbacks)
     try:
-        with Interrupts() as interrupts:
+        ranks = trainer.ranks
+        with noticing_losses(ranks, folder), Interrupts(patient=ranks.count > 1) as interrupts:
             running.train(interrupts)
             run = trainer.finish(folder, running.seconds, for_report, running.outcome())
         if "warning" in run.summary and not running.said_ill:
@@ -42,21 +45,23 @@ class _Running:
 
     def __init__(self, trainer: Trainer, folder: RunFolder, callbacks: Callbacks) -> None:
         self.trainer, self.folder, self.callbacks = trainer, folder, callbacks
+        self.ranks = trainer.ranks
         self.config, self.epochs = trainer.config, trainer.config.optim.epochs
         self.position = Position(0, 0, 0.0)
-        if folder.checkpoint.exists():
+        if self.ranks.from_first(folder.checkpoint.exists):
             self.position = load_checkpoint(folder.checkpoint, trainer.step)
+        self.ranks.copy_first([*trainer.step.parameters, *trainer.network.buffers()])
         images = (self.epochs - self.position.epoch) * trainer.steps_per_epoch * trainer.batch_size
         self.loop = trainer.loop(images, callbacks.note)
         self.loop.seconds, self.loop.spent = self.position.seconds, self.position.spent
-        self.ends = earlier_ends(folder)
+        self.ends = self.ranks.from_first(lambda: earlier_ends(folder))
         self.early: EarlyStopping | None = None
         if self.config.run.patience:
             self.early = EarlyStopping(self.config, folder, trainer.step, max(self.ends, default=0))
         self.saved = time.monotonic()
         self.said_ill = False
         self.stopped_by = ""
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
 
     @property
     def seconds(self) -> float:
@@ -66,11 +71,12 @@ class _Running:
     def train(self, interrupts: Interrupts) -> None:
         """To the last epoch, or to where something ends the run. The checkpoint is then of that place."""
         first, steps = self.position.epoch, self.loop.steps_per_epoch
-        self.folder.keep_metrics(first)
+        if self.ranks.leads:
+            self.folder.keep_metrics(first)
         self.callbacks.started(self.config, self.folder.path, first)
         if self.position.stopped_by and first not in self.ends:  # it was killed while it was measured
             self.stopped_by = self.position.stopped_by
-            interrupts.stop_if_asked()
+            self._stop_if_asked(interrupts)
             return
         step = self.position.step - first * steps
         if step:
@@ -82,8 +88,8 @@ class _Running:
                 first,
                 first_step=step,
                 trained=self._trained,
-                ended=lambda epoch: self._ended(epoch, interrupts.asked()),
-                asked_to_stop=interrupts.asked,
+                ended=lambda epoch: self._ended(epoch, self.ranks.any(interrupts.asked())),
+                asked_to_stop=lambda: self.ranks.any_lately(interrupts.asked()),
             )
         except TrainingError as error:
             raise TrainingError(f"{error}; the checkpoint, if there is one, is from an earlier epoch") from error
@@ -91,6 +97,13 @@ class _Running:
             self._save(Position(done // steps, done, self.loop.seconds, self.loop.spent))
         if self.error is not None:
             raise self.error
+        self._stop_if_asked(interrupts)
+
+    def _stop_if_asked(self, interrupts: Interrupts) -> None:
+        """In all processes, if one of them was asked."""
+        if self.ranks.any(interrupts.asked()):
+            interrupts.ask()
+            self.ranks.meet_to_stop()
         interrupts.stop_if_asked()
 
     def outcome(self) -> dict[str, Any]:
@@ -111,16 +124,21 @@ class _Running:
 
     def _trained(self, epoch: int, spent: float) -> None:
         """After an epoch's steps: its line of metrics, if it has one, to the folder and to callbacks."""
-        record = self.trainer.record(self._stands_after(epoch), spent, self.loop)
+        own = self.trainer.record(self._stands_after(epoch), spent, self.loop)
+        record = self.ranks.from_first(lambda: own)  # all decide by the same figures
         if not record:
             return
-        self.folder.append(record)
+        if self.ranks.leads:
+            self.folder.append(record)
         waited, stop = self.early is not None and self.early.look(record), False
         try:
             stop = self.callbacks.epoch(record)
             self._look_for_collapse(record)
         except Exception as error:  # raised once the epoch is saved
             self.error = error
+        stop, failed = self.ranks.from_first(lambda: (stop, self.error is not None))
+        if failed and self.error is None:
+            self.error = EndedByAnother()
         if (stop or waited) and epoch + 1 < self.epochs:
             self.stopped_by = "patience" if waited else "callback"
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from .._shared import UserError
 from ..data import Source, Split, aside_rows, can_be_parted, held_out_rows, hold_out, parted, with_label_noise
+from ..distributed import ALONE, Ranks, rows_are_whole
 from ..functional import diagnose, rate_reduction
 from ..training import Engine, Loop, Numerics, Step, batch_figures, check_capture, embed, epoch_order
 from ._callbacks import Callbacks
@@ -29,6 +30,7 @@ from ._measure import (
     evaluate_training,
     evaluate_unseen,
 )
+from ._ranks import check_batch, fast_way
 from ._report_tensors import evaluation_tensors
 from ._run import Run
 from ._running import run_epochs
@@ -45,7 +47,7 @@ class Trainer:
 
     ``fresh``: the network gets the first weights that the settings name. Where a run goes on, or is only measured, they
     come from its folder, and the files of the first ones may be gone. ``calibrates``: whether samples are set aside, as
-    the folder of a run that goes on says; by default if there is memory for it.
+    the folder of a run that goes on says; by default if there is memory for it. ``ranks``: the processes that train it.
     """
 
     def __init__(
@@ -56,8 +58,9 @@ class Trainer:
         *,
         fresh: bool = True,
         calibrates: bool | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
-        self.config, self.source = config, source
+        self.config, self.source, self.ranks = config, source, ranks
         self.num_classes = source.num_classes
         self.numerics = Numerics.choose(device, config.run.precision)
         self.train_split = source.train()
@@ -86,8 +89,10 @@ class Trainer:
         self.network = self.numerics.place(network)
         total = len(self.train_split.labels)
         self.batch_size = min(config.optim.batch_size, total)
+        check_batch(ranks, self.batch_size)
         labels = self.train_split.labels
-        self.objective = config.objective.build(self.num_classes, config.model.dim, labels, self.batch_size)
+        with rows_are_whole():  # the step gathers them
+            self.objective = config.objective.build(self.num_classes, config.model.dim, labels, self.batch_size)
         self.objective.module.to(device)
         if config.run.readout == "head" and self.objective.head is None:
             raise UserError(f"readout is head, but {config.objective.name} has no head: leave it out")
@@ -96,12 +101,13 @@ class Trainer:
         self.step = Step(
             self.network,
             self.objective,
-            samples_of(self.train_split, config, device, batch_size=self.batch_size),
+            samples_of(self.train_split, config, device, batch_size=ranks.sizes(self.batch_size)[ranks.rank]),
             config.optim,
             batch_size=self.batch_size,
             dim=config.model.dim,
             seed=config.run.seed,
             numerics=self.numerics,
+            ranks=ranks,
         )
         self._try_out()
 
@@ -127,11 +133,11 @@ class Trainer:
 
     def loop(self, images: int, say: Callable[[str], None]) -> Loop:
         """The epochs of a run that will see this number of images; ``say`` is told if the fast way is not possible."""
-        model, run = self.config.model, self.config.run
-        compiled, search = run.compile == "yes", model.search_pays(images)
-        engine = Engine(self.step, capture=run.engine, compiled=compiled, search=search, say=say)
-        total = len(self.train_split.labels)
-        return Loop(self.step, engine, lambda epoch: epoch_order(total, run.seed, epoch))
+        capture, compiled = fast_way(self.config, self.ranks, self.numerics.device, say)
+        search = self.config.model.search_pays(images)
+        engine = Engine(self.step, capture=capture, compiled=compiled, search=search, say=say)
+        total, seed = len(self.train_split.labels), self.config.run.seed
+        return Loop(self.step, engine, lambda epoch: epoch_order(total, seed, epoch))
 
     @property
     def steps_per_epoch(self) -> int:
@@ -208,7 +214,7 @@ class Trainer:
         return figures
 
     def _embed(self, split: Split) -> Tensor:
-        return embed(self.network, samples_of(split, self.config, self.numerics.device), self.numerics)
+        return embed(self.network, samples_of(split, self.config, self.numerics.device), self.numerics, self.ranks)
 
     def measure(self) -> TrainingSide:
         """The whole training set, un-augmented."""
@@ -221,7 +227,10 @@ class Trainer:
         return features, evaluate_unseen(side, features, labels, self.num_classes, self.objective, name)
 
     def finish(self, folder: RunFolder, seconds: float, for_report: bool, outcome: Mapping[str, Any]) -> Run:
-        """Evaluate and write the results, the summary last. ``outcome`` is what it says about the end of training."""
+        """Evaluate and write the results, the summary last. ``outcome`` is what it says about the end of training.
+
+        Every process of the run evaluates, and has the run; rank 0 writes.
+        """
         self.step.settle()
         side = self.measure()
         name, unseen = ("test", self.source.test()) if self.held is None else ("holdout", self.held)
@@ -241,6 +250,8 @@ class Trainer:
         summary |= outcome
         run = finished_run(folder, self.config, summary, self.network, side.classifier, self.objective)
         run = calibrated(run, self._calibration_features(features), unseen_features=features, unseen=unseen)
+        if not self.ranks.leads:
+            return run
         write_tensors(folder.model, dict(self.network.state_dict()))
         if learned := self.objective.module.state_dict():
             write_tensors(folder.objective, learned)

@@ -92,7 +92,9 @@ class Engine:
         before = torch.cuda.current_stream(self.device)
         try:
             torch.cuda.synchronize(self.device)
-            with torch.cuda.graph(graph):
+            # with several processes nccl's own thread looks at events meanwhile, which is not an error
+            mode = "thread_local" if self.step.ranks.active else "global"
+            with torch.cuda.graph(graph, capture_error_mode=mode):
                 self.step()
         except RuntimeError as error:
             torch.cuda.set_stream(before)  # a failed capture may leave its own stream selected

@@ -91,14 +91,14 @@ class Loop:
         step, size, steps = self.step, self.batch_size, self.steps_per_epoch
         if step.begin(epoch):
             self.engine.renew()
-        order, here = self.order(epoch), self._order[2]
+        order, here, own = self.order(epoch), self._order[2], step.ranks.own
         made = first
         while made < steps:
             done = epoch * steps + made
             if made:
                 self.latch_if_due(done)
             batch = slice(made * size, (made + 1) * size)
-            step.samples.bring(here[batch])
+            step.samples.bring(own(here[batch]))
             # the order of the next epoch is drawn while the device is still busy
             following = order[batch.stop : batch.stop + size] if made + 1 < steps else self.order(epoch + 1)[:size]
             step.take(order[batch], following, foreseen=self._foreseen == done)
@@ -109,7 +109,7 @@ class Loop:
             if made < steps:
                 if asked_to_stop():
                     break
-                step.samples.expect(here[made * size : (made + 1) * size])
+                step.samples.expect(own(here[made * size : (made + 1) * size]))
         if step.broke():
             raise TrainingError(
                 f"training broke in epoch {epoch + 1}, not finite: {what_broke(step)}. Lower lr or loss_scale"

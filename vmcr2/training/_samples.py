@@ -8,6 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from ..distributed import ALONE, Ranks
 from ._numerics import Numerics
 
 _BATCH = {"cpu": 2000, "cuda": 10_000}  # few large batches: on a GPU small ones are mostly launch time
@@ -80,16 +81,20 @@ class NoisyRows(Rows):
 
 
 @torch.no_grad()
-def embed(network: nn.Module, inputs: Inputs, numerics: Numerics) -> Tensor:
-    """Features of every sample, in order, in evaluation mode. The network's mode is restored."""
+def embed(network: nn.Module, inputs: Inputs, numerics: Numerics, ranks: Ranks = ALONE) -> Tensor:
+    """Features of every sample, in order, in evaluation mode. The network's mode is restored.
+
+    Each process computes those of its share, and all of them get all.
+    """
     was_training = network.training
     network.eval()
     index = torch.arange(len(inputs), device=numerics.device)
     size = _rows_at_a_time(inputs.plain_batch(index[:1]), numerics.device)
     with numerics.applied():
-        parts = [network(numerics.cast(inputs.plain_batch(part))) for part in torch.split(index, size)]
+        own = torch.split(ranks.own(index), size)
+        features = torch.cat([network(numerics.cast(inputs.plain_batch(part))) for part in own])
     network.train(was_training)
-    return torch.cat(parts)
+    return ranks.gather(features, len(index))
 
 
 def _rows_at_a_time(sample: Tensor, device: torch.device) -> int:

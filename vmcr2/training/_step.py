@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from .._shared import Aside
+from ..distributed import ALONE, GradientSum, Ranks
 from ..objectives import Objective
 from ._average import WeightAverage
 from ._backbone_rate import BackboneRate
@@ -44,6 +45,7 @@ class Step:
         numerics: device and precision.
         weights: of the samples, (N,), for objectives that take them.
         optimizer: of an earlier step over the same parameters, to continue with; by default a new one.
+        ranks: the processes that share every batch.
     """
 
     def __init__(
@@ -59,7 +61,9 @@ class Step:
         numerics: Numerics,
         weights: Tensor | None = None,
         optimizer: Optimizer | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
+        self.ranks = ranks
         self.network, self.objective, self.samples = network, objective, samples
         self.optim, self.seed, self.numerics, self.weights = optim, seed, numerics, weights
         device = numerics.device
@@ -80,6 +84,7 @@ class Step:
         self.search = False
         """Whether cuDNN tries its algorithms in the first steps."""
         self.parameters: list[Tensor] = [*network.parameters(), *objective.module.parameters()]
+        self._sum_gradients = GradientSum(ranks, network.parameters(), objective.module.parameters())
         self.optimizer = optimizer or build_optimizer(optim, self.parameters, self.rate, self._backbone)
         for group in self.optimizer.param_groups:  # of an earlier step too, whose settings may have been others
             rate = self._backbone.rate if group.get("backbone") else self.rate
@@ -93,10 +98,15 @@ class Step:
         self.objective.module.train()
         self.objective.begin(epoch)
         self.draw.fill_(epoch)
+        self.ranks.copy_first(self.objective.module.buffers())  # on a GPU rounding may have parted them
         return self._dropout.switch(off=epoch >= self.optim.dropout_until * self.optim.epochs)
 
     def featurize(self, index: Tensor, draw: Tensor) -> Tensor:
-        """Augment and embed."""
+        """Augment and embed this process's share of the batch."""
+        with self.ranks.whole_batch(len(index)):
+            return self._featurize(self.ranks.own(index), draw)
+
+    def _featurize(self, index: Tensor, draw: Tensor) -> Tensor:
         if self.half is None:
             return cast(Tensor, self.network(self.numerics.cast(self.samples.training_batch(index, draw))))
         with Aside(index) as casting:
@@ -130,6 +140,7 @@ class Step:
             z = self._differentiate(labels)
             with Aside(labels, lane=1) as watching:  # beside the optimiser
                 self._watch(z, labels)
+            self._sum_gradients()
             self._backbone.follow()
             self.optimizer.step()
             if self.average is not None:
@@ -140,7 +151,7 @@ class Step:
     def _differentiate(self, labels: Tensor) -> Tensor:
         """Gradients of every parameter, and the objective's update; the features, with their gradient."""
         self.optimizer.zero_grad()
-        z = self.forward(self.index, self.draw)
+        z = self.ranks.gather(self.forward(self.index, self.draw), len(self.index))
         weights = None if self.weights is None else self.weights[self.index]
         loss = self.objective.surrogate(z, labels, self._ahead.take(), weights)
         self._ahead.start()
@@ -164,11 +175,11 @@ class Step:
     def broke(self) -> bool:
         """Whether any step so far broke, or left weights that are not finite. Waits for the device."""
         lengths = torch.stack(torch._foreach_norm(self.parameters))
-        return bool(self.broken | ~torch.isfinite(lengths).all())
+        return self.ranks.any(bool(self.broken | ~torch.isfinite(lengths).all()))
 
     def embed(self) -> Tensor:
         """Features of the whole training set in evaluation mode."""
-        return embed(self.network, self.samples, self.numerics)
+        return embed(self.network, self.samples, self.numerics, self.ranks)
 
     @contextmanager
     def measured(self) -> Iterator[None]:
@@ -189,7 +200,7 @@ class Step:
     def _see(self, index: Tensor) -> Tensor:
         # drawn for the epoch after the last: the same whenever it is asked for, also after a resumption
         draw = torch.full_like(self.draw, self.optim.epochs)
-        self.samples.bring(index.cpu())
+        self.samples.bring(self.ranks.own(index).cpu())
         with self.numerics.applied():
             return self.featurize(index, draw)
 
