@@ -96,9 +96,9 @@ class Step:
         """Prepare for an epoch. Returns whether its steps differ from those before, so that a recorded one is void."""
         self.network.train()
         self.objective.module.train()
-        self.objective.begin(epoch)
         self.draw.fill_(epoch)
         self.ranks.copy_first(self.objective.module.buffers())  # on a GPU rounding may have parted them
+        self.objective.begin(epoch)
         return self._dropout.switch(off=epoch >= self.optim.dropout_until * self.optim.epochs)
 
     def featurize(self, index: Tensor, draw: Tensor) -> Tensor:
