@@ -61,17 +61,28 @@ def counted(patch: pytest.MonkeyPatch, function: type[torch.autograd.Function]) 
     return called
 
 
-@pytest.mark.parametrize("shape", [(1, 32, 32), (37, 32, 32), (3, 5, 12), (1, 1, 1), (600, 32, 32)])
+@pytest.mark.parametrize("shape", [(1, 32, 32), (37, 32, 32), (3, 6, 12), (1, 2, 2), (600, 32, 32)])
 @pytest.mark.parametrize("last", [True, False])
+@pytest.mark.parametrize("stem", [fused.Stem, fused.BlockedStem])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_the_stem(shape: tuple[int, int, int], last: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_stems(
+    shape: tuple[int, int, int],
+    last: bool,
+    stem: type[torch.autograd.Function],
+    dtype: torch.dtype,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     torch.manual_seed(0)
-    called = counted(monkeypatch, fused.Stem)
+    called = counted(monkeypatch, stem)
     n, height, width = shape
     x = torch.randn(n, 3, height, width, device=DEVICE).to(dtype)
-    conv = convolution(3, 64, 3, padding=1, dtype=dtype, last=last)
+    if stem is fused.Stem:
+        size, convolve, geometry = 3, convolutions.convolve_small_stem, {"padding": 1}
+    else:
+        size, convolve, geometry = 7, convolutions.convolve_stem, {"stride": 2, "padding": 3}
+    conv = convolution(3, 64, size, dtype=dtype, last=last, **geometry)
     weight = exact(conv.weight)
-    y, wanted = convolutions.convolve_small_stem(conv, x), conv2d(x.double(), weight, padding=1)
+    y, wanted = convolve(conv, x), conv2d(x.double(), weight, **geometry)
     assert len(called) == (dtype != torch.float32)
     assert y.dtype == dtype
     assert not called or y.is_contiguous(memory_format=torch.channels_last)
@@ -193,19 +204,23 @@ def gradient_of(net: nn.Module) -> Tensor:
     return torch.cat([g / g.square().mean().sqrt().clamp_min(1e-12) for g in gradients])
 
 
-@pytest.mark.parametrize(("maker", "shortcuts", "stems"), [(ResNet18, 2, 0), (PreActResNet18, 3, 1)])
-def test_whole_networks(maker: Network, shortcuts: int, stems: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("maker", "shortcuts", "stem"), [(ResNet18, 2, fused.BlockedStem), (PreActResNet18, 3, fused.Stem)]
+)
+def test_whole_networks(
+    maker: Network, shortcuts: int, stem: type[torch.autograd.Function], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The kernels are as far from float64 as torch's own. For 300 images ResNet's last shortcut is too small."""
     torch.manual_seed(0)
     net = maker(64).to(DEVICE).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     images, weight = torch.rand(300, 3, 32, 32, device=DEVICE), torch.randn(300, 64, device=DEVICE)
     plain, precise = copy.deepcopy(net), copy.deepcopy(net).double()
-    called = counted(monkeypatch, fused.Shortcut), counted(monkeypatch, fused.Stem)
+    called = counted(monkeypatch, fused.Shortcut), counted(monkeypatch, stem)
     ours = step(net, images, weight)
-    assert (len(called[0]), len(called[1])) == (shortcuts, stems)
+    assert (len(called[0]), len(called[1])) == (shortcuts, 1)
     monkeypatch.setattr(convolutions, "_trains_in_half", lambda conv, x: False)
     torchs = step(plain, images, weight)
-    assert (len(called[0]), len(called[1])) == (shortcuts, stems)
+    assert (len(called[0]), len(called[1])) == (shortcuts, 1)
     for module in (convolutions, _fused_norm, _head):  # whose kernels compute in float32
         monkeypatch.setattr(module, "fits_triton", lambda x: False)
     z = precise(images.double())

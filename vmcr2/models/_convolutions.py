@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d, pad, pixel_unshuffle
 
 from .._shared import fits_triton
-from ._fused_convolutions import CHANNELS_IN, CHANNELS_OUT, HALF, Shortcut, Stem
+from ._fused_convolutions import CHANNELS_IN, CHANNELS_OUT, HALF, BlockedStem, Shortcut, Stem
 
 _FEWEST_PIXELS = 1024
 """Of a shortcut's output, for its kernels: fewer keep less than 8 of 132 multiprocessors busy with tiles of 128."""
@@ -50,26 +50,39 @@ def convolve_stem(conv: nn.Conv2d, x: Tensor) -> Tensor:
     if not x.is_cuda or x.shape[2] % 2 or x.shape[3] % 2:
         convolved: Tensor = conv(x)
         return convolved
+    if _is_fast_stem(conv, x, 7, ((7, 7), (2, 2), (3, 3))):
+        return cast(Tensor, BlockedStem.apply(*_dense(conv, x)))  # type: ignore[no-untyped-call]
     return blocked_stem(conv.weight, x)
 
 
 def convolve_small_stem(conv: nn.Conv2d, x: Tensor) -> Tensor:
     """The stem for small images, 3×3 with padding 1: for three colours in training on a GPU by Triton kernels."""
-    if (
-        _trains_in_half(conv, x)
-        and conv.weight.shape == (64, 3, 3, 3)
-        and _geometry(conv) == ((3, 3), (1, 1), (1, 1))
-        and not x.requires_grad
-        and x.shape[1:2] == (3,)
-        and 0 < x.numel() // 3 * 64 < 2**31  # entries of the output
-    ):
-        dtype = convolution_dtype(x)
-        weight = conv.weight.to(dtype)
-        if not weight.is_contiguous(memory_format=torch.channels_last):
-            weight = weight.contiguous()
-        return cast(Tensor, Stem.apply(x.to(dtype).contiguous(), weight))  # type: ignore[no-untyped-call]
+    if _is_fast_stem(conv, x, 3, ((3, 3), (1, 1), (1, 1))):
+        return cast(Tensor, Stem.apply(*_dense(conv, x)))  # type: ignore[no-untyped-call]
     convolved: Tensor = conv(x)
     return convolved
+
+
+def _is_fast_stem(conv: nn.Conv2d, x: Tensor, size: int, geometry: tuple[object, ...]) -> bool:
+    """Whether kernels for a stem apply: three colours, 64 channels, no gradient of the images."""
+    return (
+        _trains_in_half(conv, x)
+        and conv.weight.shape == (64, 3, size, size)
+        and _geometry(conv) == geometry
+        and x.ndim == 4
+        and x.shape[1] == 3
+        and not x.requires_grad
+        and 0 < x.numel() // 3 * 64 < 2**31  # entries of the output with stride 1
+    )
+
+
+def _dense(conv: nn.Conv2d, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Images and weight in the type of the convolution; the images in torch's default order, the weight in its own."""
+    dtype = convolution_dtype(x)
+    weight = conv.weight.to(dtype)
+    if not weight.is_contiguous(memory_format=torch.channels_last):
+        weight = weight.contiguous()
+    return x.to(dtype).contiguous(), weight
 
 
 def convolve_shortcut(conv: nn.Conv2d, x: Tensor, again: Tensor) -> tuple[Tensor, Tensor]:

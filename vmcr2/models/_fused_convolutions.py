@@ -1,4 +1,4 @@
-"""Two convolutions that cuDNN is slow at, by Triton kernels: PreAct's stem, and 1×1 with stride 2. In 16 bits only.
+"""Convolutions that cuDNN is slow at, by Triton kernels: two stems, and 1×1 with stride 2. In 16 bits only.
 
 ``_convolutions`` decides when they are used. Products of float32 would not use tensor cores.
 """
@@ -13,6 +13,9 @@ from torch import Tensor
 _STEM_BLOCK, _STEM_TILES = 128, 4  # positions per tile (16 KB of output), and tiles per program forward
 _STEM_PROGRAMS = 528  # backward: four per multiprocessor, which all run at once
 _STEM_WARPS = 4
+_BLOCKED_FORWARD = (128, 4, 3)  # of ResNet's stem: positions per program, warps, stages
+_BLOCKED_BACKWARD = (64, 8, 2)
+_BLOCKED_PROGRAMS = 264  # two per multiprocessor
 # rows, columns and depth of a tile, then warps and stages: two programs or more fit on a multiprocessor
 _FORWARD = (128, 128, 64, 8, 3)
 _BY_INPUT = (128, 64, 64, 4, 3)
@@ -62,6 +65,49 @@ class Stem(torch.autograd.Function):
         )
         by_weight = added(partial, x.dtype)  # type: ignore[no-untyped-call]
         return None, by_weight.as_strided((64, 3, 3, 3), ctx.weight_stride)
+
+
+class BlockedStem(torch.autograd.Function):
+    """conv(x), 7×7 with stride 2 and padding 3, from three channels to 64. It has no gradient of x."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        """(n, 3, 2h, 2w) -> (n, 64, h, w), channels last. The weight is dense, in any order of its taps."""
+        from . import _blocked_stem_kernels as kernels
+        from ._block_kernel import blocks_of
+
+        n, height, width = len(x), x.shape[2] // 2, x.shape[3] // 2
+        blocks = blocks_of(x, 16, x.dtype)  # type: ignore[no-untyped-call]
+        matrix = torch.empty(64, 256, dtype=x.dtype, device=x.device)
+        kernels.arrange[(4,)](weight, matrix, *weight.stride()[1:])
+        y = torch.empty(n, 64, height, width, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
+        rows, (size, warps, stages) = n * height * width, _BLOCKED_FORWARD
+        kernels.convolve[(-(-rows // size),)](
+            blocks, matrix, y, rows, height, width, size, num_warps=warps, num_stages=stages
+        )
+        ctx.save_for_backward(blocks)
+        ctx.weight_stride = weight.stride()
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """The gradient of the weight, which has the weight's order of memory."""
+        from . import _blocked_stem_kernels as kernels
+        from ._tile_kernels import added
+
+        (blocks,) = ctx.saved_tensors
+        gradient = gradient.contiguous(memory_format=torch.channels_last)
+        n, _, height, width = gradient.shape
+        rows, (size, warps, stages) = n * height * width, _BLOCKED_BACKWARD
+        per_part = _per_part(rows, _BLOCKED_PROGRAMS, size)
+        parts = -(-rows // per_part)
+        partial = torch.empty(parts, 147 * 64, device=blocks.device)
+        strides = ctx.weight_stride[1:]
+        kernels.convolve_backward[(parts,)](
+            gradient, blocks, partial, rows, per_part, *strides, height, width, size, num_warps=warps, num_stages=stages
+        )
+        by_weight = added(partial, blocks.dtype)  # type: ignore[no-untyped-call]
+        return None, by_weight.as_strided((64, 3, 7, 7), ctx.weight_stride)
 
 
 class Shortcut(torch.autograd.Function):
