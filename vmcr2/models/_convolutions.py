@@ -1,15 +1,21 @@
-"""Faster forms of two convolutions that take most of ResNet-18's time on 32×32 images.
+"""Faster forms of convolutions that cuDNN is slow at, on small images or with few channels.
 
-Both compute what ``nn.Conv2d`` computes, with the same parameters; only the order of summation differs.
+All compute what ``nn.Conv2d`` computes, with the same parameters; only the order of summation differs.
 """
 
 from __future__ import annotations
+
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, pad, pixel_unshuffle
 
 from .._shared import fits_triton
+from ._fused_convolutions import CHANNELS_IN, CHANNELS_OUT, HALF, BlockedStem, Shortcut, Stem
+
+_FEWEST_PIXELS = 1024
+"""Of a shortcut's output, for its kernels: fewer keep less than 8 of 132 multiprocessors busy with tiles of 128."""
 
 
 def convolve_3x3(conv: nn.Conv2d, x: Tensor) -> Tensor:
@@ -44,7 +50,85 @@ def convolve_stem(conv: nn.Conv2d, x: Tensor) -> Tensor:
     if not x.is_cuda or x.shape[2] % 2 or x.shape[3] % 2:
         convolved: Tensor = conv(x)
         return convolved
+    if _is_fast_stem(conv, x, 7, ((7, 7), (2, 2), (3, 3))):
+        return cast(Tensor, BlockedStem.apply(*_dense(conv, x)))  # type: ignore[no-untyped-call]
     return blocked_stem(conv.weight, x)
+
+
+def convolve_small_stem(conv: nn.Conv2d, x: Tensor) -> Tensor:
+    """The stem for small images, 3×3 with padding 1: for three colours in training on a GPU by Triton kernels."""
+    if _is_fast_stem(conv, x, 3, ((3, 3), (1, 1), (1, 1))):
+        return cast(Tensor, Stem.apply(*_dense(conv, x)))  # type: ignore[no-untyped-call]
+    convolved: Tensor = conv(x)
+    return convolved
+
+
+def _is_fast_stem(conv: nn.Conv2d, x: Tensor, size: int, geometry: tuple[object, ...]) -> bool:
+    """Whether kernels for a stem apply: three colours, 64 channels, no gradient of the images."""
+    return (
+        _trains_in_half(conv, x)
+        and conv.weight.shape == (64, 3, size, size)
+        and _geometry(conv) == geometry
+        and x.ndim == 4
+        and x.shape[1] == 3
+        and not x.requires_grad
+        and 0 < x.numel() // 3 * 64 < 2**31  # entries of the output with stride 1
+    )
+
+
+def _dense(conv: nn.Conv2d, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Images and weight in the type of the convolution; the images in torch's default order, the weight in its own."""
+    dtype = convolution_dtype(x)
+    weight = conv.weight.to(dtype)
+    if not weight.is_contiguous(memory_format=torch.channels_last):
+        weight = weight.contiguous()
+    return x.to(dtype).contiguous(), weight
+
+
+def convolve_shortcut(conv: nn.Conv2d, x: Tensor, again: Tensor) -> tuple[Tensor, Tensor]:
+    """x for the block's 3×3 convolution, its only other reader, and conv(x), 1×1 with stride 2.
+
+    Triton kernels in training on a GPU. They add the gradient of a quarter of the pixels where the other reader left
+    its own. ``again`` is x for a second reader, which is torch's own convolution, where the kernels do not fit.
+    """
+    if (
+        _trains_in_half(conv, x)
+        and x.dtype == convolution_dtype(x)
+        and _geometry(conv) == ((1, 1), (2, 2), (0, 0))
+        and conv.in_channels % CHANNELS_IN == 0
+        and conv.out_channels % CHANNELS_OUT == 0
+        and x.shape[2] % 2 == x.shape[3] % 2 == 0
+        and x.numel() // x.shape[1] >= 4 * _FEWEST_PIXELS
+        and x.numel() // x.shape[1] // 4 * conv.out_channels < 2**31
+        and x.is_contiguous(memory_format=torch.channels_last)
+    ):
+        same, convolved = Shortcut.apply(x, conv.weight.to(x.dtype).contiguous())  # type: ignore[no-untyped-call]
+        return (same if x.requires_grad else x), convolved  # without: the other reader need not compute a gradient
+    return x, conv(again)
+
+
+def _trains_in_half(conv: nn.Conv2d, x: Tensor) -> bool:
+    """Whether a plain convolution is in training on a GPU, in 16 bits."""
+    return (
+        fits_triton(x)
+        and conv.training
+        and type(conv) is nn.Conv2d
+        and conv.bias is None
+        and conv.groups == 1
+        and conv.dilation == (1, 1)
+        and convolution_dtype(x) in HALF
+        and (torch.is_autocast_enabled(x.device.type) or x.dtype == conv.weight.dtype)
+    )
+
+
+def _geometry(conv: nn.Conv2d) -> tuple[object, ...]:
+    return conv.kernel_size, conv.stride, conv.padding
+
+
+def convolution_dtype(x: Tensor) -> torch.dtype:
+    """What torch would convolve in."""
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
 
 
 def blocked_stem(weight: Tensor, x: Tensor) -> Tensor:

@@ -10,13 +10,13 @@ from torch.nn.functional import conv2d
 
 from .._shared import fits_triton
 from ..distributed import rows_before
+from ._convolutions import convolution_dtype
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _MOST_IMAGES = (2**31 - 1) // (64 * 28 * 28)  # the kernels' indices have 32 bits
 _BLOCK = 128  # positions per program of the first convolution
 _PROGRAMS = 528  # of its backward pass: four per multiprocessor
 _POOL_BLOCK = 64  # pooled positions per program, with all 64 channels
-_PARTS, _COLUMNS = 256, 16  # per program that adds up the parts
 _STEPS = 2**16
 """Dropout decides with 16 random bits, so that p is rounded to a multiple of 1/65536."""
 
@@ -30,7 +30,7 @@ def fusable(layers: nn.Sequential, images: Tensor) -> bool:
         and not images.requires_grad
         and 0 < len(images) <= _MOST_IMAGES
         and images.dtype in _DTYPES
-        and _dtype(images) in _DTYPES
+        and convolution_dtype(images) in _DTYPES
         and (torch.is_autocast_enabled(images.device.type) or images.dtype == conv.weight.dtype)
         and dropout.p < 1
     )
@@ -42,19 +42,13 @@ def convolutional(layers: nn.Sequential, images: Tensor) -> Tensor:
     (n, 64, 14, 14), in torch's default order of memory: flattening it makes no copy.
     """
     first, second, dropout = cast(nn.Conv2d, layers[0]), cast(nn.Conv2d, layers[2]), cast(nn.Dropout, layers[5])
-    dtype = _dtype(images)
+    dtype = convolution_dtype(images)
     parameters = (first.weight, first.bias, second.bias)
     weight, bias, late_bias = (cast(Tensor, own).to(dtype).contiguous() for own in parameters)
     hidden = Convolve.apply(images.to(dtype).contiguous(), weight, bias)  # type: ignore[no-untyped-call]
     convolved = conv2d(hidden, second.weight).contiguous(memory_format=torch.channels_last)
     p = dropout.p if dropout.training else 0.0
     return cast(Tensor, Pool.apply(convolved, late_bias, p))  # type: ignore[no-untyped-call]
-
-
-def _dtype(images: Tensor) -> torch.dtype:
-    """What torch would convolve in."""
-    kind = images.device.type
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else images.dtype
 
 
 class Convolve(torch.autograd.Function):
@@ -77,6 +71,7 @@ class Convolve(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients of weight and bias."""
         from . import _mnist_kernels as kernels
+        from ._tile_kernels import added
 
         x, signs = ctx.saved_tensors
         gradient = gradient.contiguous(memory_format=torch.channels_last)
@@ -85,8 +80,8 @@ class Convolve(torch.autograd.Function):
         parts = -(-rows // per_part)
         partial = torch.empty(parts, 320, device=x.device)
         kernels.convolve_backward[(parts,)](gradient, x, signs, partial, rows, per_part, _BLOCK, _precision(x))
-        added = _added(partial, x.dtype)
-        return None, added[:288].view(32, 1, 3, 3), added[288:]
+        both = added(partial, x.dtype)  # type: ignore[no-untyped-call]
+        return None, both[:288].view(32, 1, 3, 3), both[288:]
 
 
 class Pool(torch.autograd.Function):
@@ -111,6 +106,7 @@ class Pool(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients of x and bias."""
         from . import _mnist_kernels as kernels
+        from ._tile_kernels import added
 
         (taken,) = ctx.saved_tensors
         n, blocks = len(taken), _pool_blocks(len(taken))
@@ -120,17 +116,7 @@ class Pool(torch.autograd.Function):
         )
         partial = torch.empty(blocks, 64, device=gradient.device)
         kernels.pool_backward[(blocks,)](gradient, taken, by_x, partial, n, ctx.scale, _POOL_BLOCK)
-        return by_x, _added(partial, gradient.dtype), None
-
-
-def _added(partial: Tensor, dtype: torch.dtype) -> Tensor:
-    """The sum of the parts, in a fixed order."""
-    from . import _mnist_kernels as kernels
-
-    parts, width = partial.shape
-    out = torch.empty(width, dtype=dtype, device=partial.device)
-    kernels.add_parts[(width // _COLUMNS,)](partial, out, parts, width, _PARTS, _COLUMNS)
-    return out
+        return by_x, added(partial, gradient.dtype), None  # type: ignore[no-untyped-call]
 
 
 def _pool_blocks(n: int) -> int:

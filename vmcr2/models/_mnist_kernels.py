@@ -16,6 +16,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from ._tile_kernels import four
+
 _SIDE = tl.constexpr(32)  # of an image
 _CONVOLVED = tl.constexpr(30)  # side after the first convolution
 _CHANNELS = tl.constexpr(32)  # of the first convolution
@@ -44,16 +46,10 @@ def _pixels(x, row, rows, dtype: tl.constexpr):
     p8 = tl.load(corner + 2 * _SIDE + 2, mask=inside, other=0.0).to(dtype)
     one = tl.full(row.shape, 1.0, tl.float32).to(dtype)
     zero = tl.full(row.shape, 0.0, tl.float32).to(dtype)
-    # joined so that tap t is entry t: a join puts its second part at the odd places
-    even = tl.interleave(_four(p0, p4, p8, zero), _four(p2, p6, zero, zero))
-    odd = tl.interleave(_four(p1, p5, one, zero), _four(p3, p7, zero, zero))
+    # joined so that tap t is entry t
+    even = tl.interleave(four(p0, p4, p8, zero), four(p2, p6, zero, zero))
+    odd = tl.interleave(four(p1, p5, one, zero), four(p3, p7, zero, zero))
     return tl.interleave(even, odd)
-
-
-@triton.jit
-def _four(a, b, c, d):
-    """Columns (positions, 4) of four vectors."""
-    return tl.reshape(tl.join(tl.join(a, c), tl.join(b, d)), (a.shape[0], 4))
 
 
 @triton.jit
@@ -184,15 +180,3 @@ def pool_backward(gradient, taken, by_x, partial, n, scale, BLOCK: tl.constexpr)
         own = tl.where(chosen == tap, g, 0.0)
         tl.store(first + ((tap // 2) * 2 * _POOLED + tap % 2) * _FEATURES, own, mask=inside)
     tl.store(partial + part * _FEATURES + channel, tl.sum(tl.where(chosen == _NONE, 0.0, g.to(tl.float32)), 0))
-
-
-@triton.jit(do_not_specialize=["parts"])
-def add_parts(partial, out, parts, width, PARTS: tl.constexpr, COLUMNS: tl.constexpr):
-    """The sum of all rows of ``partial`` (parts, width); ``width`` is a multiple of COLUMNS."""
-    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
-    total = tl.zeros((PARTS, COLUMNS), tl.float32)
-    for first in range(0, parts, PARTS):
-        part = first + tl.arange(0, PARTS)
-        where = part[:, None] * width + column[None, :]
-        total += tl.load(partial + where, mask=(part < parts)[:, None], other=0.0)
-    tl.store(out + column, tl.sum(total, 0).to(out.dtype.element_ty))

@@ -10,6 +10,7 @@ from torch.nn.functional import adaptive_avg_pool2d
 
 from ..functional import check_count
 from ._backbone import HasBackbone
+from ._convolutions import convolve_shortcut, convolve_small_stem
 from ._fused_norm import add_norm_relu, fusable, norm_relu
 from ._head import reshaping_head, unit_rows
 
@@ -23,7 +24,7 @@ class PreActBlock(nn.Module):
         self.conv1 = nn.Conv2d(in_channels, channels, kernel_size=3, stride=stride, padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(channels)
         self.conv2 = nn.Conv2d(channels, channels, kernel_size=3, padding=1, bias=False)
-        self.shortcut: nn.Module | None = None
+        self.shortcut: nn.Conv2d | None = None
         if stride != 1 or in_channels != channels:
             self.shortcut = nn.Conv2d(in_channels, channels, kernel_size=1, stride=stride, bias=False)
 
@@ -36,8 +37,10 @@ class PreActBlock(nn.Module):
     def branches(self, a: Tensor, b: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """What the block adds up, from the summands of its input: the next norm adds and sums up in one pass."""
         x, active, again = add_norm_relu(self.bn1, a, b)
+        if self.shortcut is not None:
+            active, x = convolve_shortcut(self.shortcut, active, again)
         out: Tensor = self.conv2(norm_relu(self.bn2, self.conv1(active)))
-        return out, x if self.shortcut is None else self.shortcut(again)
+        return out, x
 
 
 class PreActResNet18(HasBackbone):
@@ -81,7 +84,7 @@ class PreActResNet18(HasBackbone):
 
     def backbone(self, images: Tensor) -> Tensor:
         """The pooled last stage: (n, c, h, w) -> (n, 512)."""
-        x = self.conv1(images)
+        x = convolve_small_stem(self.conv1, images)
         if fusable(self.bn, x):
             active = self._stages(x)
         else:

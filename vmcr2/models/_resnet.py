@@ -11,7 +11,7 @@ from torch.nn.functional import adaptive_avg_pool2d
 
 from ..functional import check_count
 from ._backbone import HasBackbone
-from ._convolutions import convolve_3x3, convolve_stem
+from ._convolutions import convolve_3x3, convolve_shortcut, convolve_stem
 from ._fused_norm import fusable, norm_alone, norm_relu, norm_relu_pool, norm_relu_twice
 from ._head import reshaping_head, unit_rows
 from ._state import check_fit, copy_state
@@ -38,10 +38,11 @@ class BasicBlock(nn.Module):
 
     def for_two(self, x: Tensor, again: Tensor) -> tuple[Tensor, Tensor]:
         """The output for the two readers in the next block, from an input for two: see ``norm_relu_twice``."""
-        out = norm_relu(self.bn1, convolve_3x3(self.conv1, x))
         if self.downsample is not None:
             convolution, norm = self.downsample
-            again = norm_alone(cast(nn.BatchNorm2d, norm), convolution(again))
+            x, again = convolve_shortcut(cast(nn.Conv2d, convolution), x, again)
+            again = norm_alone(cast(nn.BatchNorm2d, norm), again)
+        out = norm_relu(self.bn1, convolve_3x3(self.conv1, x))
         return norm_relu_twice(self.bn2, convolve_3x3(self.conv2, out), residual=again)
 
 
