@@ -24,7 +24,7 @@ from vmcr2.training._bfloat16_weights import BFloat16Weights
 pytestmark = pytest.mark.gpu
 
 DEVICE = "cuda"
-TOLERANCE = {torch.float32: 1e-3, torch.float16: 1e-3, torch.bfloat16: 6e-3}  # float32 is cuDNN's, perhaps in TF32
+TOLERANCE = {torch.float32: 2e-3, torch.float16: 1e-3, torch.bfloat16: 6e-3}  # float32 is cuDNN's, perhaps in TF32
 DTYPES = list(TOLERANCE)
 Network = Callable[[int], nn.Module]
 
@@ -119,7 +119,9 @@ def test_a_shortcut(shape: tuple[int, ...], dtype: torch.dtype, monkeypatch: pyt
     torch.autograd.backward((wanted, read64), [upstream.double() for upstream in upstreams])
     assert relative(x.grad, x64.grad) < TOLERANCE[dtype]
     assert relative(conv.weight.grad, weight.grad) < TOLERANCE[dtype]
-    assert relative(other.weight.grad, other64.grad) < TOLERANCE[dtype]
+    assert (
+        relative(other.weight.grad, other64.grad) < 10 * TOLERANCE[dtype]
+    )  # torch's own, from the x that it was given
 
 
 def test_a_shortcut_whose_input_nobody_else_reads() -> None:

@@ -9,25 +9,33 @@ import torch
 import triton
 import triton.language as tl
 
-_BLOCK = 1024
+_POSITIONS = 256  # blocks of pixels per program
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["total"])
 def _blocks(
-    x, out, total, C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, CHANNELS: tl.constexpr, BLOCK: tl.constexpr
+    x,
+    out,
+    total,
+    C: tl.constexpr,
+    H: tl.constexpr,
+    W: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    PADDED: tl.constexpr,
+    POSITIONS: tl.constexpr,
 ):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = i < total
-    channel = i % CHANNELS
-    column = (i // CHANNELS) % (W // 2 + 3)
-    line = (i // (CHANNELS * (W // 2 + 3))) % (H // 2 + 3)
-    image = i // (CHANNELS * (W // 2 + 3) * (H // 2 + 3))
-    at_y = 2 * line + (channel % 4) // 2 - 4
-    at_x = 2 * column + channel % 2 - 4
-    visible = inside & (channel < 4 * C) & (at_y >= 0) & (at_y < H) & (at_x >= 0) & (at_x < W)
-    where = ((image * C + channel // 4) * H + at_y) * W + at_x
-    value = tl.load(x + where, mask=visible, other=0.0)
-    tl.store(out + i, value.to(out.dtype.element_ty), mask=inside)
+    """A row of channels for each block. Sides are even, so that all of a block is in the image, or nothing."""
+    block = tl.program_id(0) * POSITIONS + tl.arange(0, POSITIONS)
+    column = block % (W // 2 + 3) - 2
+    line = block // (W // 2 + 3) % (H // 2 + 3) - 2
+    image = block // ((W // 2 + 3) * (H // 2 + 3))
+    visible = (block < total) & (line >= 0) & (line < H // 2) & (column >= 0) & (column < W // 2)
+    first = image * (C * H * W) + 2 * line * W + 2 * column
+    channel = tl.arange(0, PADDED)[None, :]
+    pixel = (channel // 4) * (H * W) + (channel % 4 // 2) * W + channel % 2
+    value = tl.load(x + first[:, None] + pixel, mask=visible[:, None] & (channel < 4 * C), other=0.0)
+    inside = (block < total)[:, None] & (channel < CHANNELS)
+    tl.store(out + block[:, None] * CHANNELS + channel, value.to(out.dtype.element_ty), mask=inside)
 
 
 def blocks_of(x, channels, dtype):
@@ -36,6 +44,9 @@ def blocks_of(x, channels, dtype):
     out = torch.empty(
         n, channels, height // 2 + 3, width // 2 + 3, dtype=dtype, device=x.device, memory_format=torch.channels_last
     )
-    grid = (triton.cdiv(out.numel(), _BLOCK),)
-    _blocks[grid](x.contiguous(), out, out.numel(), c, height, width, channels, _BLOCK)
+    total = out.numel() // channels
+    padded = triton.next_power_of_2(channels)
+    _blocks[(triton.cdiv(total, _POSITIONS),)](
+        x.contiguous(), out, total, c, height, width, channels, padded, _POSITIONS
+    )
     return out
