@@ -236,6 +236,6 @@ def test_a_network_is_the_same_with_and_without(name: str, monkeypatch: pytest.M
     for a, b in zip(network.parameters(), other.parameters(), strict=True):
         assert a.grad is not None
         assert b.grad is not None
-        assert relative(a.grad, b.grad) < 2e-2
+        assert relative(a.grad, b.grad) < 5e-2  # a ReLU or a pool may decide the other way
     for key, value in network.state_dict().items():
         assert torch.allclose(value, other.state_dict()[key], rtol=1e-3, atol=1e-4), key

@@ -63,7 +63,7 @@ def test_newton_inverts(spread: float, dim: int) -> None:
     inverse = padded[:dim, :dim]
     wanted = torch.linalg.inv(torch.eye(dim, device=CUDA) + alpha * z.double().T @ z.double())
     assert residual < 0.01
-    tolerance = 1e-5 if spread == 1 else 1e-3  # almost parallel rows: one eigenvalue is 500, the others 1
+    tolerance = 1e-4 if spread == 1 else 2e-3  # almost parallel rows: one eigenvalue is 500, the others 1
     assert relative(inverse, wanted) < tolerance
     assert relative(rows_times(z.unsqueeze(0), padded.unsqueeze(0), 3.0)[0], 3.0 * z.double() @ wanted) < tolerance
 

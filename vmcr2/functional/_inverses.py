@@ -122,7 +122,9 @@ def newton_inverse_identity_plus(z: Tensor, alpha: float) -> tuple[Tensor, Tenso
 
     With SX = I − E, a round makes X ← s(X + XE) and E ← (1 − s)I + sE²: both are one product, of one kernel. If the
     eigenvalues of E lie within ±δ, s = 2/(2 − δ²) centres those of the next one, within δ²/(2 − δ²). E is not computed
-    from X again, so rounding adds up; the last step is Newton's own, X ← X + X(I − SX), which corrects it.
+    from X again, so rounding adds up; the last step is Newton's own, X ← X + (I − XS)X, which corrects it. The rounding
+    of I − XS stays, on the left. :func:`rows_times` takes rows times Xᵀ, where it is relative to the result, also if
+    that is a thousand times smaller than the rows, as it is of collapsed features.
     """
     from . import _inverse_kernels as kernels
 
@@ -143,9 +145,7 @@ def newton_inverse_identity_plus(z: Tensor, alpha: float) -> tuple[Tensor, Tenso
         scale = 2.0 / (2.0 - delta**2)
         kernels.newton_round[(2 * grid,)](pair, other, scale, D, **tile)
         pair, other, delta = other, pair, delta**2 / (2.0 - delta**2)
-    near = pair[D:]
-    error, inverse = matrix, other[D:]
-    residual = other[:D]
-    kernels.plus_product[(grid,)](near, error, near, residual, -1.0, D, False, **tile)
-    kernels.plus_product[(grid,)](near, near, residual, inverse, 1.0, D, True, **tile)
+    near, residual, inverse = pair[D:], other[:D], other[D:]
+    kernels.plus_product[(grid,)](near, near, matrix, residual, -1.0, D, False, **tile)
+    kernels.plus_product[(grid,)](near, residual, near, inverse, 1.0, D, True, **tile)
     return inverse, residual.diagonal().abs().amax()

@@ -129,7 +129,7 @@ def step_and_gradient(
         by_pairs = problem.pairs.moment_products * scale if z.is_cuda else None
     second = BranchGuard(z, guard)
     with Aside(z, lane=1) as expanding:
-        by_rate = None if batch_expansion is None else expansion_gradient(z, eps_sq, second.guard) * batch_expansion
+        by_rate = None if batch_expansion is None else expansion_gradient(z, eps_sq, second.guard)
 
     def joined_rate() -> Tensor:
         measuring.join()
@@ -156,8 +156,8 @@ def step_and_gradient(
             gradient = torch.addmm(by_pairs, model.mul_(rows), new.dictionary.T)
     expanding.join()
     checking.join()
-    if by_rate is not None:
-        gradient.sub_(by_rate)
+    if by_rate is not None and batch_expansion is not None:
+        gradient.addcmul_(by_rate, batch_expansion, value=-1.0)
     for branch in (first, second, third):
         branch.report()
     return kept, gradient
