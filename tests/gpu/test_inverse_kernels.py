@@ -19,6 +19,9 @@ from vmcr2.functional._inverses import (
 from vmcr2.functional._linalg import Guard
 from vmcr2.losses import MCR2Loss
 from vmcr2.losses._carried import CarriedAhead
+
+pytest.importorskip("triton")
+
 from vmcr2.models._unit_kernel import UnitRows
 from vmcr2.training._average_kernel import MovingMeans
 
