@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from vmcr2.functional import ClassMoments, normalize_rows
+from vmcr2.functional import ClassMoments, _soft_logdets, normalize_rows, rate_reduction
 from vmcr2.functional._inverses import (
     inverses_of_identity_plus,
     invert_by_sweeps,
@@ -154,3 +154,20 @@ def test_moving_means() -> None:
         wanted = [old + share * (weight.double() - old) for old, weight in zip(wanted, weights, strict=True)]
     for got, target in zip(means, wanted, strict=True):
         assert relative(got, target) < 1e-5
+
+
+@pytest.mark.parametrize("floats", [2**24, 1])  # all classes at once, and one after the other
+def test_soft_classes_at_once(floats: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    monkeypatch.setattr(_soft_logdets, "_FLOATS", floats)
+    z, memberships = torch.randn(300, 40), torch.softmax(2 * torch.randn(300, 7), 1)
+    on_gpu = [tensor.cuda().requires_grad_() for tensor in (z, memberships)]
+    exact = [tensor.double().requires_grad_() for tensor in (z, memberships)]
+    values = [rate_reduction(normalize(one[0], dim=1), one[1], 7) for one in (on_gpu, exact)]
+    for value in values:
+        value.delta.backward()
+    assert values[0].delta.item() == pytest.approx(values[1].delta.item(), rel=1e-5)
+    for got, wanted in zip(on_gpu, exact, strict=True):
+        assert got.grad is not None
+        assert wanted.grad is not None
+        assert relative(got.grad.cpu(), wanted.grad) < 1e-4

@@ -7,7 +7,7 @@ gradient is kept, which bounds memory for any class balance.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -25,6 +25,7 @@ from ._linalg import (
     report_residual,
     wants_gradient,
 )
+from ._soft_logdets import soft_parts
 
 Backend = Literal["auto", "loop", "covariance", "gram"]
 
@@ -87,7 +88,8 @@ def compression_with_gradient(z: Tensor, classes: Classes, eps_sq: float, guard:
     if isinstance(classes, HardClasses):
         with torch.no_grad():
             return hard_compression(z, classes, eps_sq, "auto", guard, with_gradient=True)
-    value, gradient, by_membership = _soft_parts(z, classes, eps_sq, "auto", guard, wants_z=True)
+    by_gram = _smaller_side_is_gram(len(z), z.shape[1], "auto")
+    value, gradient, by_membership = soft_parts(z, classes, eps_sq, guard, by_gram=by_gram, wants_z=True)
     if wants_gradient(classes.membership):
         value = attach_gradient(value, classes.membership, by_membership)
     return value, gradient
@@ -169,82 +171,10 @@ def carried_compression(
 
 def _soft(z: Tensor, classes: SoftClasses, eps_sq: float, backend: Backend, guard: Guard) -> Tensor:
     membership, wants_z = classes.membership, wants_gradient(z)
-    value, grad_z, grad_pi = _soft_parts(z, classes, eps_sq, backend, guard, wants_z=wants_z)
+    by_gram = _smaller_side_is_gram(len(z), z.shape[1], backend)
+    value, grad_z, grad_pi = soft_parts(z, classes, eps_sq, guard, by_gram=by_gram, wants_z=wants_z)
     value = attach_gradient(value, z, grad_z) if wants_z else value
     return attach_gradient(value, membership, grad_pi) if wants_gradient(membership) else value
-
-
-def _soft_parts(
-    z: Tensor, classes: SoftClasses, eps_sq: float, backend: Backend, guard: Guard, *, wants_z: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """R_c and its gradients in z and in memberships, one class at a time: a soft class has every sample.
-
-    So its matrices are min(m, d) wide. With c = d/ε² and h_ij = z_iᵀS_j⁻¹z_i: ∂R_c/∂z_i = (c/m) Σ_j Π_ij S_j⁻¹z_i, and
-    ∂R_c/∂Π_ij = 1/(2m) [log det S_j + c (h_ij − Σ_l Π_lj h_lj / n_j)].
-    """
-    m, d = z.shape
-    c = d / eps_sq
-    wants_pi = wants_gradient(classes.membership)
-    one_class = _soft_class_by_gram if _smaller_side_is_gram(m, d, backend) else _soft_class
-    with torch.no_grad():
-        members = classes.membership.T.contiguous()  # (k, m): what is done for all classes at once is done here
-        inverse_sizes = safe_reciprocal(classes.sizes).unsqueeze(1)
-        roots = (c * inverse_sizes * members).sqrt_()
-        grad_z = torch.zeros_like(z) if wants_z else z[:0]
-        found = [one_class(z, pi, root, guard, grad_z, wants_pi) for pi, root in zip(members, roots, strict=True)]
-        nats = torch.stack([part.nats for part in found])
-        value = 0.5 * (classes.proportions @ nats)
-        if not wants_pi:
-            return value, grad_z.mul_(c / m), torch.zeros_like(classes.membership)
-        shares = torch.stack([part.shares for part in found])
-        spread = shares - (members * shares).sum(1, keepdim=True) * inverse_sizes
-        grad_pi = (nats.unsqueeze(1) + c * spread) * (classes.sizes > 0).unsqueeze(1) / (2 * m)
-    return value, grad_z.mul_(c / m), grad_pi.T
-
-
-class SoftClass(NamedTuple):
-    """What R_c and its gradients need of one class."""
-
-    nats: Tensor
-    """log det S_j."""
-    shares: Tensor
-    """h_ij of all i, (m,), if they are wanted."""
-
-
-def _soft_class(z: Tensor, pi: Tensor, root: Tensor, guard: Guard, total: Tensor, wants_shares: bool) -> SoftClass:
-    """One class with S_j = I + PᵀP, P_i = √(cΠ_ij/n_j) z_i, d×d: one inverse and one product.
-
-    Π_ij S_j⁻¹z_i is added to ``total``, unless that is empty.
-    """
-    # the same P on both sides: S_j stays positive definite whatever the rounding of P
-    factor = factor_identity_plus((z * root.unsqueeze(1)).T, guard)
-    nats = logdet(factor).to(z.dtype)
-    if not (len(total) or wants_shares):
-        return SoftClass(nats, nats)
-    solved = (z.to(factor.dtype) @ cholesky_inverse(factor)).to(z.dtype)  # every S_j⁻¹z_i, members or not
-    if len(total):
-        total.addcmul_(solved, pi.unsqueeze(1))
-    return SoftClass(nats, solved.mul_(z).sum(1) if wants_shares else nats)
-
-
-def _soft_class_by_gram(
-    z: Tensor, pi: Tensor, root: Tensor, guard: Guard, total: Tensor, wants_shares: bool
-) -> SoftClass:
-    """The same from the m×m matrix I + PPᵀ: with W = (I + PPᵀ)⁻¹P, √(cΠ_ij/n_j) S_j⁻¹z_i = W_i."""
-    P = z * root.unsqueeze(1)
-    factor = factor_identity_plus(P, guard)
-    nats = logdet(factor).to(z.dtype)
-    if not (len(total) or wants_shares):
-        return SoftClass(nats, nats)
-    W = (cholesky_inverse(factor) @ P.to(factor.dtype)).to(z.dtype)
-    if len(total):
-        total.addcmul_(W, (pi * safe_reciprocal(root)).unsqueeze(1))
-    if not wants_shares:
-        return SoftClass(nats, nats)
-    # W_i/√(cΠ_ij/n_j) is S⁻¹z_i without cancellation; only for a tiny Π_ij Woodbury's formula is needed
-    member = root > 1e-3 * root.amax()
-    woodbury = ((z - (z @ P.T) @ W) * z).sum(1)
-    return SoftClass(nats, torch.where(member, (W * z).sum(1) / torch.where(member, root, 1.0), woodbury))
 
 
 def _class_loop(z: Tensor, classes: Classes, eps_sq: float, guard: Guard) -> Tensor:
