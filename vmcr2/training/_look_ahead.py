@@ -39,6 +39,7 @@ class LookAhead:
         self.ready = False
         """Whether :attr:`_now` belongs to the batch that comes next."""
         self._expected = False
+        """Whether :attr:`following` has a batch, be it an old one."""
         self._now: Any = None
         self._needed = True
         self._side: Aside | None = None
@@ -52,14 +53,17 @@ class LookAhead:
         """Have the look-ahead of this batch, unless the step before has made it."""
         if self.ready or not self._needed:
             return
-        if not self._expected:  # the step looks at some batch: the same one, for which there is room
+        if not self._expected:  # nobody says what follows. The step looks at some batch: this one has room
             self.following.copy_(index)
+            self._expected = True
         self._keep(self.objective.look_ahead(self.labels[index]))
         self._needed, self.ready = self._now is not None, True
 
     def forget(self) -> None:
-        """The step was made: what was prepared for it is used up."""
-        self._expected = self.ready = False
+        """The step was made, or recorded: what was prepared for it is used up. What follows stays: if recording failed,
+        the step is made after all.
+        """
+        self.ready = False
 
     def take(self) -> Any:
         """That of the present step."""
