@@ -37,9 +37,12 @@ class SGD:
         """Move every parameter that has a gradient."""
         for group in self.param_groups:
             moving = [parameter for parameter in group["params"] if parameter.grad is not None]
-            begun = [parameter for parameter in moving if parameter in self.state]
-            self._move(group, begun, first=False)
-            self._move(group, [parameter for parameter in moving if parameter not in self.state], first=True)
+            for dtype in {parameter.dtype for parameter in moving}:  # on a GPU the kernel takes one type at a time
+                alike = [parameter for parameter in moving if parameter.dtype == dtype]
+                begun = [parameter for parameter in alike if parameter in self.state]
+                new = [parameter for parameter in alike if parameter not in self.state]
+                self._move(group, begun, first=False)
+                self._move(group, new, first=True)
 
     def _move(self, group: dict[str, Any], parameters: list[Tensor], *, first: bool) -> None:
         if not parameters:
