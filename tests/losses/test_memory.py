@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import io
-from collections.abc import Iterator
+import pickle
+from collections.abc import Callable, Iterator
 
 import pytest
 import reference
@@ -14,7 +15,8 @@ from seeds import SEED, seeded
 from torch import Tensor
 
 from vmcr2 import MCR2Loss
-from vmcr2.functional import maximal_rate_reduction, normalize_rows, rate_reduction
+from vmcr2.functional import ClassMoments, Guard, HardClasses, maximal_rate_reduction, normalize_rows, rate_reduction
+from vmcr2.losses._carried import CarriedAhead, CarriedStatistics
 from vmcr2.models import MLP
 
 D, K = 12, 4
@@ -241,3 +243,75 @@ def test_a_network_separates_noisy_subspaces_sooner() -> None:
             features = network.eval()(x)
         reached[memory] = rate_reduction(features, labels, k).delta.item() / maximal_rate_reduction(d, k)
     assert reached[480] > reached[0] + 0.15  # over 20 seeds: 0.247 to 0.275 more
+
+
+class KernelsOnly(CarriedStatistics):
+    """Statistics that a GPU has made: on a CPU nothing can be done with them."""
+
+    def __init__(self, loss: MCR2Loss) -> None:
+        self.features = loss.memory_features
+
+    def refresh(self) -> None:
+        raise AssertionError("kernels on a CPU")
+
+    def replace(self, places: Tensor, features: Tensor, labels: Tensor) -> None:
+        raise AssertionError("kernels on a CPU")
+
+    def settle(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("way", [copy.deepcopy, lambda loss: pickle.loads(pickle.dumps(loss))])
+def test_a_copy_leaves_class_statistics_of_a_gpu_behind(way: Callable[[MCR2Loss], MCR2Loss]) -> None:
+    loss = remembering(24)
+    loss._statistics = KernelsOnly(loss)
+    other = way(loss)
+    other(batch(8, 0)[0].requires_grad_(), batch(8, 0)[1])
+    assert torch.equal(other.memory_labels[:8], batch(8, 0)[1])
+    assert isinstance(loss._statistics, KernelsOnly)
+
+
+def test_assigned_buffers_have_no_statistics_yet() -> None:
+    loss, other = remembering(24), remembering(24)
+    other(batch(8, 0)[0].requires_grad_(), batch(8, 0)[1])
+    loss._statistics = KernelsOnly(loss)
+    loss.load_state_dict(other.state_dict(), assign=True)
+    assert loss._statistics is None
+    assert torch.equal(loss.memory_features, other.memory_features)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_statistics_of_another_precision_or_mode_are_not_used(training: bool) -> None:
+    loss = remembering(24).train(training)
+    z, labels = batch(8, 0)
+    classes = HardClasses(labels, K, torch.float32, None)
+    classes.look_ahead(Guard())
+    eyes = torch.eye(D).repeat(K, 1, 1)
+    gradients = []
+    for ahead in (None, CarriedAhead(classes, classes.sizes, eyes)):
+        leaf = z.clone().requires_grad_()
+        copy.deepcopy(loss).surrogate(leaf, labels, ahead).backward()
+        gradients.append(leaf.grad)
+    assert gradients[0] is not None
+    assert gradients[1] is not None
+    assert torch.equal(*gradients)
+
+
+def test_indefinite_statistics_are_reported() -> None:
+    """As sums are, from which more was taken away than they had, where epsilon is very small."""
+    statistics = KernelsOnly(remembering(24))
+    statistics.labels, statistics.num_classes = torch.zeros(24, dtype=torch.int64), K
+    statistics.moments, statistics.room = Indefinite(K, D, torch.device("cpu")), torch.eye(D).repeat(K, 1, 1)
+    fault = torch.zeros((), dtype=torch.bool)
+    classes = HardClasses(batch(8, 0)[1], K, torch.float32, None)
+    for negative in (False, True):
+        statistics.room[1, 2, 2] = -1.0 if negative else 1.0
+        statistics.look_ahead(classes, 2.0, Guard(False, fault))
+        assert bool(fault) is negative
+
+
+class Indefinite(ClassMoments):
+    """Whose inverse is what is in ``out``."""
+
+    def inverses_of_identity_plus(self, scales: Tensor, out: Tensor) -> Tensor:
+        return out

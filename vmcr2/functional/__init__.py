@@ -39,7 +39,7 @@ from ._inputs import (
     read_classes as read_classes,
     unit_features as unit_features,
 )
-from ._inverses import ClassMoments as ClassMoments, by_kernels as by_kernels
+from ._inverses import ClassMoments as ClassMoments, by_kernels as by_kernels, report_pivots as report_pivots
 from ._linalg import (
     Guard as Guard,
     attach_gradient as attach_gradient,

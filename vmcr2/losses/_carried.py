@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .._shared import Aside
-from ..functional import ClassMoments, HardClasses, safe_reciprocal
+from ..functional import ClassMoments, Guard, HardClasses, report_pivots, safe_reciprocal
 
 _LANE = 5
 
@@ -55,12 +55,14 @@ class CarriedStatistics:
         self.settle()
         self.moments.recompute(self.features, *self._by_class(self.labels).sorted())
 
-    def look_ahead(self, classes: HardClasses, c: float) -> CarriedAhead:
+    def look_ahead(self, classes: HardClasses, c: float, guard: Guard) -> CarriedAhead:
         """For a batch of these classes."""
         self.settle()
         sizes = self._by_class(self.labels).sizes + classes.sizes
         scales = c * safe_reciprocal(sizes)
-        return CarriedAhead(classes, scales, self.moments.inverses_of_identity_plus(scales, self.room))
+        inverses = self.moments.inverses_of_identity_plus(scales, self.room)
+        report_pivots(inverses, guard)
+        return CarriedAhead(classes, scales, inverses)
 
     def replace(self, places: Tensor, features: Tensor, labels: Tensor) -> None:
         """Write rows into the memory, and their difference into the sums; beside what follows."""

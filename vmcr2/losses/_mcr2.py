@@ -173,13 +173,17 @@ class MCR2Loss(RememberedFeatures):
         self, x: Tensor, labels: Tensor, ahead: Classes | CarriedAhead | None, guard: Guard, remembers: bool
     ) -> Tensor:
         """In the features, which are then remembered."""
-        if isinstance(ahead, CarriedAhead):
+        if isinstance(ahead, CarriedAhead) and remembers and ahead.scales.dtype == x.dtype:
             gradient = exact_gradient(x, ahead, self.eps_sq, guard)
             self._remember(x, ahead.classes.labels)
             return gradient
         rows = len(x) + (self.memory if remembers else 0)
         # computed ahead in another precision or mode: compute it again
-        if ahead is None or ahead.sizes.dtype != x.dtype or ahead.num_samples != rows:
+        if (
+            ahead is None
+            or isinstance(ahead, CarriedAhead)
+            or (ahead.sizes.dtype, ahead.num_samples) != (x.dtype, rows)
+        ):
             ahead = self._classes(labels, x, guard, remembers)
         if not (remembers and isinstance(ahead, HardClasses)):
             return exact_gradient(x, ahead, self.eps_sq, guard)
@@ -199,7 +203,7 @@ class MCR2Loss(RememberedFeatures):
                 batch = read_classes(labels, like, self.num_classes, guard, self._max_batch_class_size)
                 if isinstance(batch, HardClasses):
                     batch.look_ahead(guard)
-                    return statistics.look_ahead(batch, float(self.dim or 0) / self.eps_sq)
+                    return statistics.look_ahead(batch, float(self.dim or 0) / self.eps_sq, guard)
             classes = self._classes(labels, like, guard, remembers)
             classes.look_ahead(guard)
         return classes
@@ -237,7 +241,13 @@ class MCR2Loss(RememberedFeatures):
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
+        if self._statistics is not None and self._statistics.features is not self.memory_features:
+            self._statistics = None  # assign=True: other buffers
         self.refresh_statistics()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # a copy computes them again, on its own device: they follow from the memory, and are larger than it
+        return self.__dict__ | {"_statistics": None}
 
     def _remembers(self) -> bool:
         return self.memory > 0 and self.training and torch.is_grad_enabled()
@@ -253,6 +263,8 @@ class MCR2Loss(RememberedFeatures):
             raise ValueError(
                 f"the batch has {len(like)} rows, memory only {self.memory}: use a memory of at least one batch"
             )
+        if self._statistics is not None:
+            self._statistics.settle()
         batch = read_classes(labels, like, self.num_classes, guard)
         if not isinstance(batch, HardClasses):
             raise ValueError("memory takes integer labels (m,), not memberships: labels.argmax(1), or memory=0")
