@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 _STEM_BLOCK, _STEM_TILES = 128, 4  # positions per tile (16 KB of output), and tiles per program forward
 _STEM_PROGRAMS = 528  # backward: four per multiprocessor, which all run at once
@@ -47,6 +48,7 @@ class Stem(torch.autograd.Function):
         return y
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """The gradient of the weight, which has the weight's order of memory."""
         from . import _stem_kernels as kernels
@@ -90,6 +92,7 @@ class BlockedStem(torch.autograd.Function):
         return y
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """The gradient of the weight, which has the weight's order of memory."""
         from . import _blocked_stem_kernels as kernels
@@ -136,6 +139,7 @@ class Shortcut(torch.autograd.Function):
         return x.detach(), y
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, by_x: Tensor | None, gradient: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
         """The gradients of x and of the weight."""
         x, weight = ctx.saved_tensors

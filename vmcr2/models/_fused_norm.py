@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import max_pool2d, relu
 
 from .._shared import fits_triton
@@ -149,6 +150,7 @@ class FusedNorm(torch.autograd.Function):
         return tuple(outputs)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         """At most two passes: first the sums over samples, then the gradients of x and of the residual."""
         x, mask, table, *windows = ctx.saved_tensors
