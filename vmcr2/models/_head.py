@@ -13,18 +13,23 @@ from ._fused_norm import fusable, norm_relu
 
 
 class ReshapingHead(nn.Sequential):
-    """Linear, BatchNorm, ReLU, Linear. In training on a GPU the two in the middle are one kernel."""
+    """Linear, BatchNorm, ReLU, Linear. In training on a GPU the two in the middle are one kernel.
+
+    Somebody may have changed the layers, or taken a slice of them: they are then called one by one.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """(n, width) -> (n, dim)."""
-        first, norm, rectify, last = self
-        hidden = first(x)
-        if isinstance(norm, nn.BatchNorm1d) and fusable(norm, hidden):
-            hidden = norm_relu(norm, hidden)
-        else:
-            hidden = rectify(norm(hidden))
-        features: Tensor = last(hidden)
-        return features
+        layers = list(self)
+        while layers:
+            layer = layers.pop(0)
+            rectified = bool(layers) and type(layers[0]) is nn.ReLU
+            if rectified and isinstance(layer, nn.BatchNorm1d) and fusable(layer, x):
+                x = norm_relu(layer, x)
+                layers.pop(0)
+            else:
+                x = layer(x)
+        return x
 
 
 def reshaping_head(dim: int, width: int = 512) -> ReshapingHead:
