@@ -124,3 +124,9 @@ def test_factor_and_inverse_by_strips_are_those_of_the_whole_matrix(size: int) -
 def test_a_factor_that_failed_has_no_inverse_and_raises_nothing() -> None:
     inverse = cholesky_inverse(torch.tensor([[1.0, 0.0], [1.0, 0.0]]))
     assert bool(inverse.isnan().all())
+
+
+def test_newtons_rounds_end_where_the_bound_is_beyond_floating_point() -> None:
+    inverse, residual = newton_inverse(torch.diag(torch.tensor([1.0, 2.0, 1e9])), 1e18)  # d/ε² of an ε² of 1e-15
+    assert inverse.shape == (3, 3)
+    assert not residual < 0.1  # which is reported

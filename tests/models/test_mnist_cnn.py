@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from vmcr2.models import MNISTNet
+from vmcr2.models import MNISTNet, _fused_mnist
 
 # conv 1 -> 32 and 32 -> 64 (3×3, with bias); 12544 -> d and d -> d with bias
 CONVOLUTIONS = (1 * 32 * 9 + 32) + (32 * 64 * 9 + 64)
@@ -67,3 +67,11 @@ def test_dropout_is_on_in_training_at_the_paper_s_rates_and_off_in_eval() -> Non
 def test_another_input_is_refused_with_the_fix(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match=r"needs images of shape \(n, 1, 32, 32\).*padded by 2"):
         MNISTNet(8)(torch.rand(shape))
+
+
+def test_kernels_take_the_place_of_its_own_layers_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_fused_mnist, "fits_triton", lambda images: True)  # as on a GPU
+    net, images = MNISTNet(8), torch.rand(2, 1, 32, 32)
+    assert _fused_mnist.fusable(net.layers, images)
+    net.layers[3] = nn.GELU()
+    assert not _fused_mnist.fusable(net.layers, images)

@@ -8,7 +8,7 @@ import importlib.util
 import torch
 from torch import Tensor
 
-from ._linalg import Guard, products_in_tf32
+from ._linalg import Guard, first_distance, products_in_tf32
 
 BLOCK = 64
 """Matrices are padded to a multiple of it."""
@@ -140,7 +140,7 @@ def newton_inverse_identity_plus(z: Tensor, alpha: float) -> tuple[Tensor, Tenso
     kernels.newton_start[((D // BLOCK) ** 2,)](products, matrix, pair, alpha, first, D, BLOCK)
     tile = _NEWTON_TILE
     grid = (D // tile["ROWS"]) * (D // tile["COLUMNS"])
-    delta = (largest - 1.0) / (largest + 1.0)
+    delta = first_distance(largest)
     while delta > _CONVERGED:
         scale = 2.0 / (2.0 - delta**2)
         kernels.newton_round[(2 * grid,)](pair, other, scale, D, **tile)

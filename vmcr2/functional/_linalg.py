@@ -208,6 +208,11 @@ def report_residual(residual: Tensor, guard: Guard) -> None:
     guard.report(~(residual < 0.1), lambda: "I + α·ZᵀZ could not be inverted: use unit rows in z, or a larger eps_sq")
 
 
+def first_distance(largest: float) -> float:
+    """How far from 1 the eigenvalues of first·S are at most. At 1 itself, rounded, Newton's rounds would never end."""
+    return min((largest - 1.0) / (largest + 1.0), 1.0 - 1e-12)
+
+
 def newton_inverse(matrix: Tensor, largest: float) -> tuple[Tensor, Tensor]:
     """S⁻¹ of a symmetric S with eigenvalues in [1, ``largest``], and how far diag(SX) was from 1 before the last round.
 
@@ -217,7 +222,7 @@ def newton_inverse(matrix: Tensor, largest: float) -> tuple[Tensor, Tensor]:
     """
     identity = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
     first = 2.0 / (1.0 + largest)  # X = first·I
-    delta = (largest - 1.0) / (largest + 1.0)
+    delta = first_distance(largest)
     scale = 2.0 / (2.0 - delta**2)
     inverse = 2.0 * scale * first * identity - scale * first**2 * matrix
     bracket = inverse / first

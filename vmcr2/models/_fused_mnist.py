@@ -18,16 +18,21 @@ _MOST_IMAGES = (2**31 - 1) // (64 * 28 * 28)  # the kernels' indices have 32 bit
 _BLOCK = 128  # positions per program of the first convolution
 _PROGRAMS = 528  # of its backward pass: four per multiprocessor
 _POOL_BLOCK = 64  # pooled positions per program, with all 64 channels
+_LAYERS = (nn.Conv2d, nn.ReLU, nn.Conv2d, nn.ReLU, nn.MaxPool2d, nn.Dropout)
 _STEPS = 2**16
 """Dropout decides with 16 random bits, so that p is rounded to a multiple of 1/65536."""
 
 
 def fusable(layers: nn.Sequential, images: Tensor) -> bool:
-    """Whether the kernels apply: training on a GPU, in a precision they know, without a gradient of the images."""
+    """Whether the kernels apply: training on a GPU, in a precision they know, without a gradient of the images.
+
+    And if nobody has put other layers in their place.
+    """
+    if not fits_triton(images) or tuple(map(type, layers))[:6] != _LAYERS:
+        return False
     conv, dropout = cast(nn.Conv2d, layers[0]), cast(nn.Dropout, layers[5])
     return (
-        fits_triton(images)
-        and layers.training
+        layers.training
         and not images.requires_grad
         and 0 < len(images) <= _MOST_IMAGES
         and images.dtype in _DTYPES
