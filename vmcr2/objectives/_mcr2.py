@@ -79,7 +79,7 @@ class MCR2Objective(Objective):
             self.module.refresh_statistics()
 
     def look_ahead(self, labels: Tensor) -> Any:
-        """Which sample belongs to which class."""
+        """Which sample belongs to which class; with a memory on a GPU also the inverses of its class statistics."""
         return self.module.look_ahead(labels)
 
     def surrogate(self, z: Tensor, labels: Tensor, ahead: Any = None, weights: Tensor | None = None) -> Tensor:

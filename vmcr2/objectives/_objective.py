@@ -50,7 +50,11 @@ class Objective(ABC):
         """
 
     def look_ahead(self, labels: Tensor) -> Any:
-        """What :meth:`surrogate` needs of the labels alone, to be computed while the network computes."""
+        """What :meth:`surrogate` needs of the labels and of its own state; None for nothing.
+
+        On a GPU it is computed beside the backward pass of the step before, into buffers that stay: what it returns
+        has a method ``tensors()``, which lists all that it holds, always in one order and of one shape.
+        """
         return None
 
     def latch_due(self, steps: int, steps_per_epoch: int) -> bool:
