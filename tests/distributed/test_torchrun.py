@@ -17,6 +17,7 @@ from run_files import metrics, weights
 from seeds import SEED
 
 import vmcr2
+from vmcr2.cli import _ranks
 from vmcr2.cli._ranks import restarted
 from vmcr2.runs import RunFolder, UserError, read_position
 
@@ -129,6 +130,54 @@ def test_a_mistake_is_said_once(place: Path) -> None:
     assert done.stderr.count("vmcr2: ") == 1
     assert "a batch has 1 rows, but there are 2 processes" in done.stderr
     assert not (place / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (["train", "digits", "--bogus"], "No such option: --bogus"),
+        (["train", "--resume"], "--resume needs --out"),
+        (["sweep", "digits", "--grid", "lr=0.1", "--out", "s"], "torchrun is for `vmcr2 train`"),
+    ],
+    ids=["an option", "a folder", "a sweep"],
+)
+def test_a_mistake_that_every_process_finds_is_said_once(line: list[str], words: str, place: Path) -> None:
+    done = command(place, *torchrun(2), "vmcr2", *line)
+    assert done.returncode != 0
+    assert done.stderr.count(words) == 1, done.stderr
+    assert not (place / "s").exists()
+
+
+@pytest.mark.parametrize(("error", "words"), [(UserError("mine"), "mine"), (SystemExit(2), "usage")])
+def test_a_mistake_of_one_process_is_said_by_it(
+    error: BaseException, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where torchrun does not end it meanwhile."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    waited: list[float] = []
+    monkeypatch.setattr("vmcr2.cli._ranks.time.sleep", waited.append)
+
+    def mistaken() -> None:
+        with _ranks.said_once():
+            sys.stderr.write("usage")
+            assert capsys.readouterr().err == ""
+            raise error
+
+    with pytest.raises(type(error)) as raised:
+        mistaken()
+    assert len(waited) == 1
+    assert words in capsys.readouterr().err + str(raised.value)
+
+
+def test_logs_have_a_name_that_torchrun_leaves_alone(place: Path) -> None:
+    """Before Python 3.12 torchrun takes --log for the start of its own --log-dir and --logs-specs, and ends."""
+    pytest.importorskip("tensorboard")
+    more = ["--epochs", "1", "--device", "cpu", "--out", "run", "--logger", "tensorboard"]
+    done = command(place, *torchrun(2), "vmcr2", "train", "digits", *more)
+    assert done.returncode == 0, done.stderr
+    writers = {path.name.split(".")[-2] for path in (place / "run").rglob("events.out.tfevents.*")}
+    assert len(writers) == 1, "the number of a process: rank 0 alone logs"
 
 
 def test_the_command_that_started_a_run_continues_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

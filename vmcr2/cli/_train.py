@@ -92,7 +92,7 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
     log: Annotated[
         list[str] | None,
-        typer.Option("--log", metavar="NAME", help="Also log to tensorboard or wandb; repeatable."),
+        typer.Option("--log", "--logger", metavar="NAME", help="Also log to tensorboard or wandb; repeatable."),
     ] = None,
     as_json: Json = False,
 ) -> None:
