@@ -148,6 +148,28 @@ def test_a_mistake_that_every_process_finds_is_said_once(line: list[str], words:
     assert not (place / "s").exists()
 
 
+MACHINES = """
+import os
+os.chdir(os.environ["RANK"])
+from vmcr2.runs import _ranks
+_ranks._SEEN_SECONDS = 0
+from vmcr2.cli import main
+main()
+"""
+
+
+def test_machines_without_a_shared_folder_are_told_before_the_run(place: Path) -> None:
+    """Each process in a folder of its own, as on a machine of its own."""
+    (place / "machines.py").write_text(MACHINES)
+    for rank in "01":
+        (place / rank).mkdir()
+    more = ["--device", "cpu", "--epochs", "1", "--out", "run"]
+    done = command(place, *torchrun(2)[:-1], "machines.py", "train", "digits", *more)
+    assert done.returncode != 0
+    assert done.stderr.count("vmcr2: rank 1: this process does not see") == 1, done.stderr
+    assert "epoch 1" not in done.stdout
+
+
 @pytest.mark.parametrize(("error", "words"), [(UserError("mine"), "mine"), (SystemExit(2), "usage")])
 def test_a_mistake_of_one_process_is_said_by_it(
     error: BaseException, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
