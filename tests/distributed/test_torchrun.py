@@ -211,9 +211,12 @@ def test_the_command_that_started_a_run_continues_it(tmp_path: Path, monkeypatch
     again = in_process(*line)
     assert again.code == 0, again.err
     assert "was already finished" in again.out
-    other = in_process(*line[:-3], "dim=48", "--out", out)
-    assert other.code == 2
-    assert "leave all other settings out" in other.err
+    longer = [word if word != "2" else "3" for word in line]
+    for other in ([*line[:-3], "dim=48", "--out", out], longer, ["train", "digits", "--objective", "ce", "--out", out]):
+        refused = in_process(*other)
+        assert refused.code == 2, "a run of others, which the first attempt refused"
+        assert "leave all other settings out" in refused.err
+    assert RunFolder(tmp_path / "run").read_config().optim.epochs == 2
 
 
 def test_restarts_need_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
