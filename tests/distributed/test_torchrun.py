@@ -49,6 +49,8 @@ class Fragile(nn.Module):
 
 
 def make(dim):
+    if DIES == "-1":
+        os.kill(os.getpid(), signal.SIGKILL)
     return Fragile(dim)
 '''
 SETTINGS = ["--model", "fragile:make", "--epochs", "4", "--seed", str(SEED), "--device", "cpu"]
@@ -122,6 +124,14 @@ def test_a_run_goes_on_under_another_number_of_processes(place: Path, undisturbe
     assert again.returncode == 0, again.stderr
     assert said(again)["epochs"] == 4
     check_same(place / "run", undisturbed)
+
+
+def test_a_process_that_dies_before_the_run_begins(place: Path) -> None:
+    done = command(place, *torchrun(2), "vmcr2", "train", "digits", *SETTINGS, "--out", "run", dies=-1)
+    assert done.returncode != 0
+    (line,) = (line for line in done.stderr.splitlines() if line.startswith("vmcr2:"))
+    assert "another of the 2 processes has ended before the run began" in line
+    assert "[rank0]: Traceback" not in done.stderr
 
 
 def test_a_mistake_is_said_once(place: Path) -> None:

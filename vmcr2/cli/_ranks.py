@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import typer
 
-from ..distributed import Ranks, joined, processes
+from ..distributed import Ranks, joined, lost_process, processes
 from ..runs import TrainingError, UserError
 
 _PATIENCE_SECONDS = 60.0
@@ -59,7 +59,15 @@ def one_speaks() -> Iterator[Ranks]:
     """The processes of this command. Those other than rank 0 print nothing, except an error that is theirs alone."""
     with joined() as ranks:
         if ranks.leads:
-            yield ranks
+            try:
+                yield ranks
+            except RuntimeError as error:
+                if ranks.count == 1 or isinstance(error, TrainingError) or not lost_process(error):
+                    raise
+                raise TrainingError(
+                    f"another of the {ranks.count} processes has ended before the run began; its own message, or "
+                    "torchrun's, says why"
+                ) from error
             return
         try:
             with open(os.devnull, "w") as nowhere, ExitStack() as quiet:
