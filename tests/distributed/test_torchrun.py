@@ -17,6 +17,7 @@ from run_files import metrics, weights
 from seeds import SEED
 
 import vmcr2
+from vmcr2.cli import _ranks
 from vmcr2.cli._ranks import restarted
 from vmcr2.runs import RunFolder, UserError, read_position
 
@@ -48,6 +49,8 @@ class Fragile(nn.Module):
 
 
 def make(dim):
+    if DIES == "-1":
+        os.kill(os.getpid(), signal.SIGKILL)
     return Fragile(dim)
 '''
 SETTINGS = ["--model", "fragile:make", "--epochs", "4", "--seed", str(SEED), "--device", "cpu"]
@@ -123,12 +126,90 @@ def test_a_run_goes_on_under_another_number_of_processes(place: Path, undisturbe
     check_same(place / "run", undisturbed)
 
 
+def test_a_process_that_dies_before_the_run_begins(place: Path) -> None:
+    done = command(place, *torchrun(2), "vmcr2", "train", "digits", *SETTINGS, "--out", "run", dies=-1)
+    assert done.returncode != 0
+    (line,) = (line for line in done.stderr.splitlines() if line.startswith("vmcr2:"))
+    assert "another of the 2 processes has ended before the run began" in line
+    assert "[rank0]: Traceback" not in done.stderr
+
+
 def test_a_mistake_is_said_once(place: Path) -> None:
     done = command(place, *torchrun(2), "vmcr2", "train", "digits", "--set", "batch_size=1", "--set", "dim=32")
     assert done.returncode != 0
     assert done.stderr.count("vmcr2: ") == 1
     assert "a batch has 1 rows, but there are 2 processes" in done.stderr
     assert not (place / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (["train", "digits", "--bogus"], "No such option: --bogus"),
+        (["train", "--resume"], "--resume needs --out"),
+        (["sweep", "digits", "--grid", "lr=0.1", "--out", "s"], "torchrun is for `vmcr2 train`"),
+    ],
+    ids=["an option", "a folder", "a sweep"],
+)
+def test_a_mistake_that_every_process_finds_is_said_once(line: list[str], words: str, place: Path) -> None:
+    done = command(place, *torchrun(2), "vmcr2", *line)
+    assert done.returncode != 0
+    assert done.stderr.count(words) == 1, done.stderr
+    assert not (place / "s").exists()
+
+
+MACHINES = """
+import os
+os.chdir(os.environ["RANK"])
+from vmcr2.runs import _ranks
+_ranks._SEEN_SECONDS = 0
+from vmcr2.cli import main
+main()
+"""
+
+
+def test_machines_without_a_shared_folder_are_told_before_the_run(place: Path) -> None:
+    """Each process in a folder of its own, as on a machine of its own."""
+    (place / "machines.py").write_text(MACHINES)
+    for rank in "01":
+        (place / rank).mkdir()
+    more = ["--device", "cpu", "--epochs", "1", "--out", "run"]
+    done = command(place, *torchrun(2)[:-1], "machines.py", "train", "digits", *more)
+    assert done.returncode != 0
+    assert done.stderr.count("vmcr2: rank 1: this process does not see") == 1, done.stderr
+    assert "epoch 1" not in done.stdout
+
+
+@pytest.mark.parametrize(("error", "words"), [(UserError("mine"), "mine"), (SystemExit(2), "usage")])
+def test_a_mistake_of_one_process_is_said_by_it(
+    error: BaseException, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where torchrun does not end it meanwhile."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    waited: list[float] = []
+    monkeypatch.setattr("vmcr2.cli._ranks.time.sleep", waited.append)
+
+    def mistaken() -> None:
+        with _ranks.said_once():
+            sys.stderr.write("usage")
+            assert capsys.readouterr().err == ""
+            raise error
+
+    with pytest.raises(type(error)) as raised:
+        mistaken()
+    assert len(waited) == 1
+    assert words in capsys.readouterr().err + str(raised.value)
+
+
+def test_logs_have_a_name_that_torchrun_leaves_alone(place: Path) -> None:
+    """Before Python 3.12 torchrun takes --log for the start of its own --log-dir and --logs-specs, and ends."""
+    pytest.importorskip("tensorboard")
+    more = ["--epochs", "1", "--device", "cpu", "--out", "run", "--logger", "tensorboard"]
+    done = command(place, *torchrun(2), "vmcr2", "train", "digits", *more)
+    assert done.returncode == 0, done.stderr
+    writers = {path.name.split(".")[-2] for path in (place / "run").rglob("events.out.tfevents.*")}
+    assert len(writers) == 1, "the number of a process: rank 0 alone logs"
 
 
 def test_the_command_that_started_a_run_continues_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,9 +221,12 @@ def test_the_command_that_started_a_run_continues_it(tmp_path: Path, monkeypatch
     again = in_process(*line)
     assert again.code == 0, again.err
     assert "was already finished" in again.out
-    other = in_process(*line[:-3], "dim=48", "--out", out)
-    assert other.code == 2
-    assert "leave all other settings out" in other.err
+    longer = [word if word != "2" else "3" for word in line]
+    for other in ([*line[:-3], "dim=48", "--out", out], longer, ["train", "digits", "--objective", "ce", "--out", out]):
+        refused = in_process(*other)
+        assert refused.code == 2, "a run of others, which the first attempt refused"
+        assert "leave all other settings out" in refused.err
+    assert RunFolder(tmp_path / "run").read_config().optim.epochs == 2
 
 
 def test_restarts_need_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -318,6 +318,7 @@ import sys, time
 from pathlib import Path
 from vmcr2.sweep import _runs
 marker, fit, count = Path({marker!r}), _runs.fit, 0
+hangs_at, waits_at = {hangs_at}, {waits_at}
 
 class Hang:
     def epoch(self, record):
@@ -328,7 +329,9 @@ class Hang:
 def counted(config, **options):
     global count
     count += 1
-    if count == {hangs_at}:
+    while count == waits_at and not marker.exists():
+        time.sleep(0.05)
+    if count == hangs_at:
         options["callbacks"] = [*options["callbacks"], Hang()]
     return fit(config, **options)
 
@@ -342,17 +345,28 @@ ARGUMENTS = (
 )
 
 
-def start(url: str, out: Path, marker: Path, hangs_at: int = 0) -> subprocess.Popen[str]:
-    """A worker, which does not come to an end in one of its trials if it is told so."""
-    script = WORKER.format(marker=str(marker), hangs_at=hangs_at)
-    return subprocess.Popen(
-        [sys.executable, "-c", script, *ARGUMENTS, "--storage", url, "--out", str(out)],
-        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+@pytest.fixture
+def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts a worker. It does not come to an end in one of its trials, or waits there for one that does not."""
+    started: list[subprocess.Popen[str]] = []
+
+    def worker(url: str, out: Path, marker: Path, hangs_at: int = 0, waits_at: int = 0) -> subprocess.Popen[str]:
+        script = WORKER.format(marker=str(marker), hangs_at=hangs_at, waits_at=waits_at)
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, *ARGUMENTS, "--storage", url, "--out", str(out)],
+            env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(process)
+        return process
+
+    yield worker
+    for process in started:
+        process.kill()
+        process.communicate()
 
 
 def trials_in(url: str) -> list[Any]:
@@ -363,14 +377,19 @@ def trials_in(url: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["a folder each", "one folder"])
-def test_two_workers_share_twelve_trials_and_one_is_killed(shared: bool, tmp_path: Path) -> None:
-    """They start at the same moment on a new database. One hangs in its second trial and is killed there."""
+def test_two_workers_share_twelve_trials_and_one_is_killed(
+    shared: bool, tmp_path: Path, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    """They start at the same moment on a new database. One hangs in its second trial and is killed there.
+
+    The other one waits for that in its own second trial: if it had started earlier, it could have made them all.
+    """
     url = f"sqlite:///{tmp_path}/search.db"
     outs = [tmp_path / "a", tmp_path / ("a" if shared else "b")]
     hangs = tmp_path / "hangs"
     victim = start(url, outs[0], hangs, hangs_at=2)
-    other = start(url, outs[1], tmp_path / "never")
-    until(hangs.exists, victim)
+    other = start(url, outs[1], hangs, waits_at=2)
+    until(hangs.exists, victim, other)
     (stuck,) = [trial for trial in trials_in(url) if trial.state.name == "RUNNING" and _of(trial, victim)]
     os.kill(victim.pid, signal.SIGKILL)
     victim.communicate()

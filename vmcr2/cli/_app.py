@@ -16,7 +16,7 @@ from ._bench import bench_app
 from ._data import data_app
 from ._display import print_summary
 from ._export import export
-from ._ranks import leave
+from ._ranks import leave, said_once
 from ._report import report
 from ._serve import serve
 from ._settings import Json, Label, complain
@@ -49,7 +49,8 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show Δ must not end a run
     try:
-        app()
+        with said_once():
+            app()
     except UserError as error:
         complain(str(error))
         leave(2)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
@@ -12,8 +14,44 @@ from typing import NoReturn
 
 import typer
 
-from ..distributed import Ranks, joined, processes
+from ..distributed import Ranks, joined, lost_process, processes
 from ..runs import TrainingError, UserError
+
+_PATIENCE_SECONDS = 60.0
+
+
+@contextmanager
+def said_once() -> Iterator[None]:
+    """A mistake in the command itself, which every process finds before they meet: the first of a machine says it.
+
+    The others wait until torchrun ends them, which it does when the first one has ended. If it does not, the mistake is
+    theirs alone, and they say it.
+    """
+    if _number("LOCAL_RANK") == 0 or _number("WORLD_SIZE") < 2:
+        yield
+        return
+    heard = io.StringIO()
+    try:
+        with redirect_stderr(heard):
+            yield
+    except UserError:
+        if processes() == 1:
+            time.sleep(_PATIENCE_SECONDS)
+        raise
+    except SystemExit as end:
+        if end.code and heard.getvalue():
+            time.sleep(_PATIENCE_SECONDS)
+        raise
+    finally:
+        sys.stderr.write(heard.getvalue())
+
+
+def refuse_torchrun(command: str) -> None:
+    """A command that starts its own processes, and would do the same work in each of torchrun's, is an error there."""
+    if _number("WORLD_SIZE") > 1 and "TORCHELASTIC_RUN_ID" in os.environ:
+        raise UserError(
+            f"torchrun is for `vmcr2 train`: start `vmcr2 {command}` without it (--parallel N makes N runs at a time)"
+        )
 
 
 @contextmanager
@@ -21,7 +59,15 @@ def one_speaks() -> Iterator[Ranks]:
     """The processes of this command. Those other than rank 0 print nothing, except an error that is theirs alone."""
     with joined() as ranks:
         if ranks.leads:
-            yield ranks
+            try:
+                yield ranks
+            except RuntimeError as error:
+                if ranks.count == 1 or isinstance(error, TrainingError) or not lost_process(error):
+                    raise
+                raise TrainingError(
+                    f"another of the {ranks.count} processes has ended before the run began; its own message, or "
+                    "torchrun's, says why"
+                ) from error
             return
         try:
             with open(os.devnull, "w") as nowhere, ExitStack() as quiet:

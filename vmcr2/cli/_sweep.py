@@ -27,6 +27,7 @@ from ..sweep import (
     table,
     winner,
 )
+from ._ranks import refuse_torchrun
 from ._settings import OBJECTIVE_HELP, Label, complain, names_of, refuse_twice
 from ._sweep_display import sweep_display
 from ._winner import Typed, train_command
@@ -99,6 +100,7 @@ def sweep(
     vmcr2 sweep digits --trials 30 --range lr=0.01:1:log --choice objective=vmcr2,mcr2 --out sweeps/b
     Give the same command again to continue a stopped sweep, or to add points to the grid.
     """
+    refuse_torchrun("sweep")
     typed = Typed(recipe, objective, data, label, epochs, holdout, device, set_ or [])
     varied: dict[str, Any] = dict(read_axes(axes or []))
     searched = _searched(ranges or [], choices or [])

@@ -92,7 +92,7 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
     log: Annotated[
         list[str] | None,
-        typer.Option("--log", metavar="NAME", help="Also log to tensorboard or wandb; repeatable."),
+        typer.Option("--log", "--logger", metavar="NAME", help="Also log to tensorboard or wandb; repeatable."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -112,7 +112,7 @@ def train(
     vmcr2 train photos --validation --patience 20 --log tensorboard
     torchrun --nproc-per-node 4 -m vmcr2 train photos     with four processes, on four GPUs if there are
     """
-    again = restarted(out)
+    again = restarted(out) and not resume
     resume = resume or again
     own = own_data(recipe, data)
     changes = given_changes(
@@ -212,18 +212,18 @@ def _resumed(
     """The configuration of a run that is continued; with the opened data, if a person's own have moved.
 
     Settings may be given if they are the run's own: the command that started a run also continues it. ``again``:
-    torchrun does so.
+    torchrun does so. Then all are compared: the folder may have a run of others, which the first attempt refused.
     """
     config = RunFolder(out).read_config()
     moved = data is not None and recipe is None and config.data.name in OWN
     others = {name: value for name, value in changes.items() if name != "epochs"}
     source: Source | None = None
-    named = bool(others or settings or objective is not None or (data is not None and not moved))
+    named = bool(again or others or settings or objective is not None or (data is not None and not moved))
     if named:
         given, source = _given(out, own, recipe, objective, changes, settings, strict)
-        if given.replace(epochs=config.optim.epochs).acting() != config.acting():
+        if (given if again else given.replace(epochs=config.optim.epochs)).acting() != config.acting():
             raise _other_settings(out)
-    if "epochs" in changes and not (again and changes["epochs"] == config.optim.epochs):
+    if "epochs" in changes and not again:
         config = _extended(RunFolder(out), config, changes["epochs"])
     if moved:
         return config, open_settings(config.replace(data_path=str(data)).data)

@@ -21,7 +21,7 @@ from ._early_stopping import check_patience
 from ._extend import check_extension, drop_old_summary, extend, extends, is_finished, note_the_rate
 from ._folder import RunFolder, default_folder
 from ._manifest import manifest
-from ._ranks import Silence
+from ._ranks import Silence, check_seen
 from ._run import Run
 from ._trainer import Trainer
 
@@ -71,9 +71,9 @@ def fit(
             told.note(f"{names} do not fit {config.run.start_from} and start as they were drawn")
         # where it is finished nothing is written: it may be in a place that cannot be written to
         done = ranks.from_first(lambda: resume and is_finished(folder, config))
-        if done or ranks.from_first(lambda: _is_done_once_held(held, folder, trainer, told, resume)):
-            return trainer.restore(folder, told.note)
-        return trainer.run(folder, told, for_report)
+        done = done or ranks.from_first(lambda: _is_done_once_held(held, folder, trainer, told, resume))
+        ranks.in_turn(lambda _: check_seen(folder))
+        return trainer.restore(folder, told.note) if done else trainer.run(folder, told, for_report)
 
 
 def _trainer(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -14,6 +15,9 @@ from ._callbacks import Callback
 from ._checkpoint import read_position
 from ._config import Config
 from ._folder import RunFolder
+
+_SEEN_SECONDS = 60.0
+"""A disk that machines share may show a new file later to the others."""
 
 
 class Silence(Callback):
@@ -45,6 +49,18 @@ def _how_to_go_on(folder: RunFolder) -> str:
         f"The last checkpoint is after epoch {epoch}: `torchrun … -m vmcr2 train --resume --out {folder.path}` "
         "continues, under any number of processes"
     )
+
+
+def check_seen(folder: RunFolder) -> None:
+    """Before a run of several processes starts: each reads in its folder at the end, also on another machine."""
+    deadline = time.monotonic() + _SEEN_SECONDS
+    while not folder.config.exists():
+        if time.monotonic() >= deadline:
+            raise UserError(
+                f"this process does not see {folder.path.absolute()}, the run folder of rank 0: choose an --out on a "
+                "disk that all machines share"
+            )
+        time.sleep(0.1)
 
 
 def check_batch(ranks: Ranks, batch_size: int) -> None:
