@@ -144,6 +144,8 @@ def test_a_search_as_a_person_sees_it(monkeypatch: pytest.MonkeyPatch) -> None:
         (("--range", "lr=0.1:1"), "--range is for a search: give --trials N too"),
         (("--choice", "lr=0.1,1"), "--choice is for a search"),
         (("--storage", "sqlite:///x.db", "--grid", "lr=1"), "--storage is for a search"),
+        (("--study", "mine", "--grid", "lr=1"), "--study is for a search"),
+        (("--no-prune", "--grid", "lr=1"), "--no-prune is for a search"),
         (("--trials", "3", "--grid", "lr=0.1,1"), "with --trials give --range and --choice"),
         (("--trials", "3"), "a search needs something to vary"),
         (("--trials", "0", "--range", "lr=0.1:1"), "--trials must be at least 1"),

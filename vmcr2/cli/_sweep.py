@@ -104,7 +104,8 @@ def sweep(
     typed = Typed(recipe, objective, data, label, epochs, holdout, device, set_ or [])
     varied: dict[str, Any] = dict(read_axes(axes or []))
     searched = _searched(ranges or [], choices or [])
-    _check_kind(trials, bool(varied), {"--range": ranges, "--choice": choices, "--storage": storage})
+    of_search = {"--range": ranges, "--choice": choices, "--storage": storage}
+    _check_kind(trials, bool(varied), of_search | {"--study": study != STUDY, "--no-prune": not prune})
     refuse_twice(own=typed.options(), grid=varied, set=names_of(typed.settings))
     refuse_twice(own=typed.options(), search=searched, set=names_of(typed.settings))
     objectives = [*varied.get(OBJECTIVE, ()), *searched.get(OBJECTIVE, ())]
