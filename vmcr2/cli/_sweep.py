@@ -104,8 +104,11 @@ def sweep(
     typed = Typed(recipe, objective, data, label, epochs, holdout, device, set_ or [])
     varied: dict[str, Any] = dict(read_axes(axes or []))
     searched = _searched(ranges or [], choices or [])
-    of_search = {"--range": ranges, "--choice": choices, "--storage": storage}
-    _check_kind(trials, bool(varied), of_search | {"--study": study != STUDY, "--no-prune": not prune})
+    only_in_a_search = {
+        **{"--range": ranges, "--choice": choices, "--storage": storage},
+        **{"--study": study != STUDY, "--no-prune": not prune},
+    }
+    _check_kind(trials, bool(varied), only_in_a_search)
     refuse_twice(own=typed.options(), grid=varied, set=names_of(typed.settings))
     refuse_twice(own=typed.options(), search=searched, set=names_of(typed.settings))
     objectives = [*varied.get(OBJECTIVE, ()), *searched.get(OBJECTIVE, ())]
