@@ -9,24 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Said, in_process
-from sweep_lines import lines
+from command_line import in_process
+from sweep_lines import lines, said_by
 
 from vmcr2.cli import _train
 from vmcr2.runs import Config, RunFolder
 
+pytestmark = pytest.mark.usefixtures("bare_folder")
+
 QUICK = ("--epochs", "2", "--set", "hidden=32")
 SEARCH = ("--trials", "4", "--range", "lr=0.01:1:log")
-
-
-def said_by(*args: str) -> Said:
-    return in_process("sweep", *args)
-
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
 
 
 class Parsed(Exception):  # noqa: N818

@@ -12,27 +12,17 @@ import time
 from pathlib import Path
 
 import pytest
-from command_line import Said, in_process
 from rich.console import Console
-from sweep_lines import lines
+from sweep_lines import lines, said_by
 from typer.testing import CliRunner
 
 from vmcr2.cli import _sweep, _sweep_display, app
 from vmcr2.data import Source
 from vmcr2.runs import TrainingError, recipe
 
+pytestmark = pytest.mark.usefixtures("bare_folder")
+
 QUICK = ("--epochs", "1", "--set", "hidden=32", "--set", "eval_every=0")
-
-
-def said_by(*args: str) -> Said:
-    return in_process("sweep", *args)
-
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("VMCR2_DATA", raising=False)
 
 
 def test_a_line_for_every_run_and_a_table() -> None:
