@@ -1,6 +1,6 @@
 """The running mean of all weights in one Triton kernel: mean + share·(weight − mean), one pass over memory.
 
-torch needs three passes over lists of tensors: 0.14 ms for ResNet-18 on an H200, where one takes 0.03.
+torch needs three passes over lists of tensors: 0.14 ms for ResNet-18 on an H200, where one takes 0.04.
 """
 
 # mypy: ignore-errors

@@ -62,7 +62,8 @@ class Engine:
 
     def __call__(self) -> None:
         """One step."""
-        self.step.prepare()
+        if self.captures:
+            self.step.prepare()
         if self.captures and self._graph is None and self._made >= WARM_UP:
             self._capture()
         if self._graph is not None:

@@ -49,9 +49,14 @@ class LookAhead:
         self.following.copy_(following)
         self._expected, self.ready = True, foreseen and self._early
 
+    @property
+    def due(self) -> bool:
+        """Whether the batch that comes next still has to be looked at."""
+        return self._needed and not self.ready
+
     def prepare(self, index: Tensor) -> None:
         """Have the look-ahead of this batch, unless the step before has made it."""
-        if self.ready or not self._needed:
+        if not self.due:
             return
         if not self._expected:  # nobody says what follows. The step looks at some batch: this one has room
             self.following.copy_(index)

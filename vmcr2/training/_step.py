@@ -125,8 +125,9 @@ class Step:
 
     def prepare(self) -> None:
         """What the step needs from before. A captured one cannot do it: its engine calls this first."""
-        with self.numerics.applied():
-            self._ahead.prepare(self.index)
+        if self._ahead.due:
+            with self.numerics.applied():
+                self._ahead.prepare(self.index)
 
     def forget(self) -> None:
         """A recorded step was made."""
