@@ -1,4 +1,4 @@
-# Two commands for people: `make train` and `make test`. Both install .venv first.
+# Three commands for people: `make train`, `make test` and `make docs`. Each installs .venv first.
 PYTHON ?= python3
 BIN := .venv/bin
 # one pytest worker per core, with one thread each
@@ -11,7 +11,10 @@ ARGS ?=
 # the rooms whose tests compare numbers
 NUMERICAL = $(wildcard $(addprefix tests/,functional losses classifiers models objectives training))
 
-.PHONY: train test test-elsewhere speed lint format wheel clean
+# settings of the site's build; the gallery's examples run on one thread
+SPHINX = OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --builder html --conf-dir docs --doctree-dir build/docs-state
+
+.PHONY: train test test-elsewhere docs speed lint format wheel clean
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "vmcr2 needs Python 3.11 or newer: make PYTHON=python3.11")'
@@ -30,6 +33,12 @@ test: .venv/ready
 test-elsewhere: .venv/ready
 	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE VMCR2_TEST_SEED=1 $(PYTEST) $(NUMERICAL)
 
+# the site, into build/docs: open build/docs/index.html. A warning is an error. Nothing is kept from an earlier build:
+# the gallery's pictures show what today's code does
+docs: .venv/ready
+	rm -rf build/docs build/docs-state docs/api docs/gallery
+	$(SPHINX) --fail-on-warning --keep-going --quiet . build/docs
+
 # wide bounds on ratios of times: that nothing became much slower
 speed: .venv/ready
 	$(BIN)/python -m vmcr2 bench check --wide
@@ -47,4 +56,4 @@ wheel: .venv/ready
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean:
-	rm -rf .venv build dist
+	rm -rf .venv build dist docs/api docs/gallery

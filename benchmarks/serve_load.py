@@ -7,9 +7,14 @@ server's processor time for each answer: other programs on the machine disturb i
 scikit-learn's digits (8×8, an MLP), where most of the time is HTTP, and a ResNet-18 on 32×32, where most of it is the
 network. The clients share the machine with the server.
 
+With ``--bursts N`` something else: does the server grow? N times 1,000 requests at the same moment, to a queue that has
+room for all of them, and its memory after each.
+
 Run:    .venv/bin/python benchmarks/serve_load.py --json benchmarks/results/serve-cpu.json
-On:     any CPU; about five minutes on 2 cores
-Result: benchmarks/results/serve-cpu.json, and the table in docs/serving.md, which it writes too
+        .venv/bin/python benchmarks/serve_load.py --bursts 30 --json benchmarks/results/serve-memory-cpu.json
+On:     any CPU; about five minutes on 2 cores, and one minute
+Result: benchmarks/results/serve-cpu.json, and the table in docs/serving.md, which it writes too;
+        benchmarks/results/serve-memory-cpu.json, and docs/reliability.md
 """
 
 from __future__ import annotations
@@ -48,7 +53,11 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--seconds", type=float, default=4.0, help="of every measurement")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--bursts", type=int, help="only measure the memory after so many times 1,000 requests")
     asked = parser.parse_args()
+    if asked.bursts:
+        measure_memory(asked.bursts, asked.json)
+        return
     found = machine() | {"seconds": asked.seconds, "rounds": asked.rounds, "results": []}
     with tempfile.TemporaryDirectory() as folder:
         for name in ("digits", "resnet18"):
@@ -59,6 +68,39 @@ def main() -> None:
     if asked.json:
         asked.json.write_text(json.dumps(found, indent=1) + "\n")
         write_table(found)
+
+
+def measure_memory(bursts: int, out: Path | None) -> None:
+    """Of a server under bursts of 1,000 requests."""
+    found = machine() | {"requests_per_burst": BURST, "results": []}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("digits", "resnet18"):
+            run, picture = trained(name, Path(folder))
+            found["results"].append({"run": name} | grown(run, picture, bursts))
+            print(json.dumps(found["results"][-1]), flush=True)
+    if out:
+        out.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def grown(run: Path, picture: bytes, bursts: int) -> dict[str, Any]:
+    """Memory before the first burst and after each, and what all requests were answered with."""
+    with (
+        server(run, BATCHES[0], "--queue", str(BURST), "--timeout", "120") as own,
+        ProcessPoolExecutor(1, mp_context=get_context("spawn")) as elsewhere,
+    ):
+        sizes, statuses = [memory_mib(own.process)], Counter[str]()
+        start = time.perf_counter()
+        for _ in range(bursts):
+            statuses.update(elsewhere.submit(at_once, own.port, picture).result()["statuses"])
+            sizes.append(memory_mib(own.process))
+        return {
+            "resident_mib": sizes,
+            "peak_mib": memory_mib(own.process, "VmHWM"),
+            "threads": int(re.search(r"Threads:\s*(\d+)", status_of(own.process))[1]),  # type: ignore[index]
+            "open_files": len(list(Path(f"/proc/{own.process}/fd").iterdir())),
+            "statuses": dict(statuses),
+            "took_s": round(time.perf_counter() - start, 1),
+        }
 
 
 def write_table(found: dict[str, Any]) -> None:
@@ -179,7 +221,7 @@ def measured(run: Path, picture: bytes, seconds: float, rounds: int) -> list[dic
             {
                 "batch": batch,
                 "rows": [middle(rows[batch, clients]) for clients in (*CLIENTS, 0)],
-                "peak_mib": peak_mib(own.process),
+                "peak_mib": memory_mib(own.process, "VmHWM"),
             }
             for batch, own in servers.items()
         ]
@@ -198,9 +240,9 @@ class Server(NamedTuple):
 
 
 @contextlib.contextmanager
-def server(run: Path, batch: int) -> Iterator[Server]:
-    """`vmcr2 serve` with the settings that everybody gets, but for the batch."""
-    command = [sys.executable, "-m", "vmcr2", "serve", str(run), "--port", "0", "--batch", str(batch)]
+def server(run: Path, batch: int, *options: str) -> Iterator[Server]:
+    """`vmcr2 serve` with the settings that everybody gets, but for the batch and these options."""
+    command = [sys.executable, "-m", "vmcr2", "serve", str(run), "--port", "0", "--batch", str(batch), *options]
     with subprocess.Popen([*command, "--device", "cpu"], stdout=subprocess.PIPE, text=True) as process:
         try:
             line = process.stdout.readline() if process.stdout else ""
@@ -212,9 +254,14 @@ def server(run: Path, batch: int) -> Iterator[Server]:
             process.terminate()
 
 
-def peak_mib(process: int) -> float:
-    """Of a process, so far."""
-    found = re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{process}/status").read_text())
+def status_of(process: int) -> str:
+    """What Linux tells of it."""
+    return Path(f"/proc/{process}/status").read_text()
+
+
+def memory_mib(process: int, what: str = "VmRSS") -> float:
+    """Of a process now; VmHWM: at most so far."""
+    found = re.search(rf"{what}:\s*(\d+) kB", status_of(process))
     return round(int(found[1]) / 1024, 1) if found else float("nan")
 
 

@@ -1,4 +1,4 @@
-"""The speed tables, from benchmarks/results/*.json: all of benchmarks/README.md, two in README.md.
+"""The speed tables, from benchmarks/results/*.json: in benchmarks/README.md, docs/results.md and docs/scaling.md.
 
     python -m experiments.speed
 
@@ -13,7 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from vmcr2.bench import epoch, latch, objectives
+from vmcr2.bench import epoch, latch, objectives, scale
+from vmcr2.bench._scale_contenders import CONTENDERS
 
 from ._study import between_marks, table
 
@@ -46,7 +47,7 @@ def record_of(name: str) -> Record:
 
 
 def epochs(record: Record | None = None) -> str:
-    """README's seconds per epoch, plain and carried exact MCR² apart; below, the first step and a real run."""
+    """The seconds per epoch, plain and carried exact MCR² apart; below, the first step and a real run."""
     record = record or record_of("epoch-h200")
     titles = [contender.title for contender in epoch.CONTENDERS]
     rows = []
@@ -89,7 +90,7 @@ def _whole(record: Record, section: str, figure: str) -> list[Record]:
 
 
 def cpu(record: Record | None = None) -> str:
-    """README's ratios on one CPU thread."""
+    """The ratios on one CPU thread."""
     record = record or record_of("objectives-cpu")
     sizes = [result["size"] for result in record["results"]]
     header = [f"{size['data']} ({size['m']}, {size['d']}, {size['k']})" for size in sizes]
@@ -100,6 +101,40 @@ def cpu(record: Record | None = None) -> str:
     threads = record["environment"]["threads"]
     first = f"forward + backward, {'one CPU thread' if threads == 1 else f'{threads} CPU threads'}, float32; (m, d, k)"
     return f"{table([first, *header], rows)}\n\n{_measured_on(record)}"
+
+
+SCALE = ("scale-h200", "scale-cpu")
+SCALED_TO = (100, 1_000, 10_000, 100_000)
+
+
+def scale_record() -> Record:
+    """The record of `vmcr2 bench scale` that pages show: of a GPU, if there is one."""
+    return record_of(next(name for name in SCALE if (RESULTS / f"{name}.json").exists()))
+
+
+def scale_table(name: str) -> str:
+    """benchmarks/README.md's table of `vmcr2 bench scale`, or how to make it."""
+    if not (RESULTS / f"{name}.json").exists():
+        return f"Not measured yet: `vmcr2 bench scale --json benchmarks/results/{name}.json` measures it."
+    return scale.table(record_of(name))
+
+
+def many_classes(record: Record | None = None) -> str:
+    """docs/scaling.md's milliseconds of a step, by objective and k."""
+    record = record or scale_record()
+    shape = record["shape"]
+    rows = {result["k"]: result["contenders"] for result in record["results"]}
+    first = f"milliseconds of a step; m {shape['m']}, d {shape['d']}, s {shape['atoms']}"
+    header = [first, *(f"k = {k:,}" for k in SCALED_TO)]
+    lines = [[name, *(_milliseconds(rows[k][name]) for k in SCALED_TO)] for name in CONTENDERS]
+    return f"{table(header, lines)}\n\n{_measured_on(record)}"
+
+
+def _milliseconds(row: Record) -> str:
+    if "step" not in row:
+        return "–"
+    found = row["step"]["median_ms"]
+    return f"{found:,.0f}" if found >= 100 else f"{found:.3g}"
 
 
 def in_words(ratio: float | None, larger_is_better: bool) -> str:
@@ -118,14 +153,17 @@ def _measured_on(record: Record) -> str:
 
 Content = Callable[[], str]
 PAGES: dict[Path, dict[str, Content]] = {
-    ROOT / "README.md": {"epochs": epochs, "speed on a CPU": cpu},
+    ROOT / "docs" / "results.md": {"epochs": epochs, "speed on a CPU": cpu},
     ROOT / "benchmarks" / "README.md": {
         "objectives-h200": lambda: objectives.table(record_of("objectives-h200")),
         "objectives-cpu": lambda: objectives.table(record_of("objectives-cpu")),
         "epoch-h200": lambda: epoch.table(record_of("epoch-h200")),
         "latch-h200": lambda: latch.table(record_of("latch-h200")),
         "latch-cpu": lambda: latch.table(record_of("latch-cpu")),
+        "scale-h200": lambda: scale_table("scale-h200"),
+        "scale-cpu": lambda: scale_table("scale-cpu"),
     },
+    ROOT / "docs" / "scaling.md": {"many classes": many_classes},
 }
 
 

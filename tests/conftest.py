@@ -1,6 +1,8 @@
 """What every test starts from. Two environment variables let people run the suite in other conditions:
 
 ``VMCR2_TEST_SEED=3 VMCR2_TEST_THREADS=2 make test``
+
+A third, ``HYPOTHESIS_PROFILE=long``, draws 2,000 examples in every test of tests/extremes instead of 25, 30,000 in all.
 """
 
 from __future__ import annotations
@@ -9,12 +11,19 @@ import os
 import signal
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 import torch
 from page_browser import Browser, open_browser
 from seeds import SEED
 
 torch.set_num_threads(int(os.environ.get("VMCR2_TEST_THREADS", "1")))
+
+
+_COMMON = {"deadline": None, "database": None, "suppress_health_check": list(hypothesis.HealthCheck)}
+hypothesis.settings.register_profile("quick", max_examples=25, **_COMMON)
+hypothesis.settings.register_profile("long", max_examples=2000, **_COMMON)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
 def pytest_configure() -> None:

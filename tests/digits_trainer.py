@@ -65,4 +65,4 @@ RUN_FILES = {
     "kept_samples.safetensors",
     "checkpoint/last.safetensors",
 }
-"""What a finished run of V-MCR² leaves in its folder."""
+"""What a finished run of V-MCR² leaves in its folder, if it had one checkpoint."""

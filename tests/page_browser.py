@@ -40,7 +40,10 @@ class Browser:
     def __init__(self, driver: Any) -> None:
         self.driver = driver
 
-    def open(self, page: Path | str, *, width: int = 1280, dark: bool = False, scripts: bool = True) -> None:
+    def open(
+        self, page: Path | str, *, width: int = 1280, dark: bool = False, scripts: bool = True, says_ready: bool = True
+    ) -> None:
+        """Load a page. Our own pages say when they are ready; others (``says_ready=False``) are ready when loaded."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
         self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not scripts})
@@ -48,7 +51,9 @@ class Browser:
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         self.driver.get_log("browser")  # what an earlier page said
         self.driver.get(page if isinstance(page, str) else page.resolve().as_uri())
-        if scripts and isinstance(page, str):  # a server's page asks the server before it is ready
+        if not says_ready:
+            self.wait_for("return document.readyState === 'complete'")
+        elif scripts and isinstance(page, str):  # a server's page asks the server before it is ready
             self.wait_for("return document.documentElement.dataset.ready === 'yes'")
         elif scripts:
             assert self.ask("return document.documentElement.dataset.ready") == "yes", self.complaints()
@@ -73,8 +78,8 @@ class Browser:
         return {entry["figure"]: entry for entry in self.ask(_EXTENTS)}
 
     def overflow(self) -> int:
-        """Pixels by which the page is wider than the window."""
-        return int(self.ask("return document.documentElement.scrollWidth - innerWidth"))
+        """Pixels by which the page is wider than the window. (A phone's ``innerWidth`` grows with the page.)"""
+        return int(self.ask("return document.documentElement.scrollWidth - document.documentElement.clientWidth"))
 
     def requests(self) -> list[str]:
         return list(self.ask("return performance.getEntriesByType('resource').map((entry) => entry.name)"))

@@ -375,3 +375,67 @@ def max_delta(m: int, d: int, eps_sq: float) -> float:
 def balanced_max_delta(d: int, k: int, eps_sq: float) -> float:
     """ΔR of Eq. 1 for k balanced classes, each isotropic on its own d/k of d orthogonal directions."""
     return d / 2 * (math.log(1 + 1 / eps_sq) - math.log(1 + k / eps_sq) / k)
+
+
+def block_objective(
+    z: Tensor, labels: Tensor, atoms: Tensor, codes: Tensor, shares: Tensor, weights: Tensor, eps_sq: float, w: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(R^v, R^v_c, D, R^v - R^v_c - w D): a class owns its atoms, atoms[j] (s, d) is Γ_jᵀ.  (Not in the paper.)
+
+    R^v = ½ log det(I + c Σ_j π_j Γ_j Diag(Â_j) Γ_jᵀ) over all classes, c = d/ε², π = ``shares``.
+    R^v_c = Σ_j ω_j/2 Σ_l log(1 + c Â_lj) and D = Σ_j ω_j ‖Ĉ_j - Γ_j Diag(Â_j) Γ_jᵀ‖² over the batch's, ω = ``weights``.
+    """
+    z, atoms, codes, shares, weights = _f64(z), _f64(atoms), _f64(codes), _f64(shares), _f64(weights)
+    d = z.shape[1]
+    c = d / eps_sq
+    summed = torch.zeros(d, d, dtype=torch.float64)
+    compressed, mismatched = z.new_zeros(()), z.new_zeros(())
+    for j in range(len(atoms)):
+        model = atoms[j].T @ torch.diag(codes[j]) @ atoms[j]
+        summed = summed + shares[j] * model
+        own = z[labels == j]
+        if len(own):
+            compressed = compressed + weights[j] / 2 * torch.log(1 + c * codes[j]).sum()
+            mismatched = mismatched + weights[j] * ((own.T @ own / len(own) - model) ** 2).sum()
+    expanded = 0.5 * logdet(summed, c)
+    return expanded, compressed, mismatched, expanded - compressed - w * mismatched
+
+
+@torch.no_grad()
+def block_step(
+    z: Tensor,
+    labels: Tensor,
+    atoms: Tensor,
+    codes: Tensor,
+    shares: Tensor,
+    weights: Tensor,
+    eps_sq: float,
+    w: float,
+    nu_dictionary: float,
+    nu_codes: float,
+) -> tuple[Tensor, Tensor]:
+    """Algorithm 1, lines 5-10, of the blocks of the batch's classes.  (Not in the paper.)
+
+    The gradient of a block is that of the objective of all classes with the shares π, times ω_j/π_j, so that its mean
+    over batches is the gradient itself.  L_Γ is Eq. 17 with γ = ω.  L_j = 2w ω_j ‖G‖_F of Eq. 19, in the stored codes,
+    where G is (ΓᵀΓ)^⊙2 of the batch's classes with zeros between atoms of different classes: no code uses those.
+    """
+    leaf_atoms, leaf_codes = (_f64(x).detach().clone().requires_grad_() for x in (atoms, codes))
+    with torch.enable_grad():
+        value = block_objective(z, labels, leaf_atoms, leaf_codes, shares, shares, eps_sq, w)[3]
+    grad_atoms, grad_codes = torch.autograd.grad(value, (leaf_atoms, leaf_codes))
+    z, new_atoms, new_codes = _f64(z), _f64(atoms).clone(), _f64(codes).clone()
+    present = sorted(set(labels.tolist()))
+    l_dictionary, norm = 0.0, 0.0
+    for j in present:
+        own, largest = z[labels == j], codes[j].abs().max().item()
+        size = torch.linalg.matrix_norm(own.T @ own / len(own)).item()
+        l_dictionary += 4 * w * weights[j].item() * (size * largest + largest**2)
+        norm += ((atoms[j] @ atoms[j].T) ** 2).square().sum().item()
+    for j in present:
+        l_codes = 2 * w * weights[j] * norm**0.5
+        ratio = weights[j] / shares[j]
+        new_atoms[j] = new_atoms[j] + nu_dictionary / l_dictionary * ratio * grad_atoms[j]
+        new_atoms[j] = new_atoms[j] / torch.linalg.vector_norm(new_atoms[j], dim=1, keepdim=True)
+        new_codes[j] = torch.relu(new_codes[j] + nu_codes / l_codes * ratio * grad_codes[j])
+    return new_atoms, new_codes

@@ -69,6 +69,19 @@ def test_the_figures_of_calibration() -> None:
     assert f"(from {min(refused):.3f} to {max(refused):.3f})" in text
 
 
+def test_plots_as_the_documents_show_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/report.md").read_text(), re.DOTALL)
+    scope: dict[str, Any] = {}
+    exec(code, scope)
+    assert (tmp_path / "recall.pdf").read_bytes().startswith(b"%PDF")
+    recall = [bar.get_width() for bar in scope["figure"].axes[0].patches]
+    assert len(recall) == 10
+    assert recall == sorted(recall)
+    for name in re.findall(r"run\.plot\.(\w+)", code):
+        assert hasattr(scope["run"].plot, name)
+
+
 def test_own_data_as_the_documents_show_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/own-data.md").read_text(), re.DOTALL)
@@ -82,6 +95,8 @@ def test_watching_as_the_documents_show_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Over five seeds ΔR passed 20 after 16 of the 100 epochs."""
+    from vmcr2.runs import RunFolder
+
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs/watching.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
@@ -96,7 +111,7 @@ def test_watching_as_the_documents_show_it(
     assert said.endswith(f"{run.summary['epochs']} {run.summary['train_delta_r']}\n")
     # every figure of a record is in the page's table
     table = page[page.index("| key |") :]
-    records = [json.loads(line) for line in Path("runs/watched/metrics.jsonl").read_text().splitlines()]
+    records = RunFolder(Path("runs/watched")).read_metrics()
     named = set(re.findall(r"`(\w+)`", table))
     assert {name for record in records for name in record} - named == {"codes_trace"}
 

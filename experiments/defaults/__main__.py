@@ -21,7 +21,8 @@ from vmcr2.sweep import Outcome
 
 from ..ledger._pool import make_all
 from ._maker import Maker
-from .studies import RESULTS, Trial, decided, lines_of, settings_of, studies
+from .paper_rows import Trial
+from .studies import RESULTS, decided, lines_of, settings_of, studies
 
 _KEPT = (
     *("test_", "holdout_", "train_", "head_", "readout", "seconds", "wall_", "device", "torch", "vmcr2", "git_"),

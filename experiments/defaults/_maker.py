@@ -8,7 +8,7 @@ from pathlib import Path
 from vmcr2.sweep import Job, Outcome, Runner, prune
 
 from ..ledger.finals import open_whole
-from .studies import Trial
+from .paper_rows import Trial
 
 
 class Maker:

@@ -10,9 +10,11 @@ import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from vmcr2.runs import Config, recipe
+
+from .paper_rows import HELD_OUT, Trial, cifar10, cifar100, tiny_imagenet
 
 RESULTS = Path(__file__).parents[1] / "results" / "defaults"
 PICTURES = {"digits": 10, "mnist": 10, "cifar10": 10, "cifar100": 100, "tiny-imagenet": 200}
@@ -23,15 +25,6 @@ FEWER = 100
 """Epochs of a study that compares settings."""
 NOISY = 60
 """Epochs with wrong labels."""
-HELD_OUT = 5000
-
-
-class Trial(NamedTuple):
-    """One run of a study."""
-
-    study: str
-    name: str
-    config: Config
 
 
 def ruled(data: str, objective: str, **changes: Any) -> Config:
@@ -91,6 +84,7 @@ def noise() -> Iterator[Trial]:
 def studies() -> dict[str, list[Trial]]:
     """All by name."""
     found = [*corner("cifar10"), *corner("cifar100"), *recipes(), *line(), *battery(), *noise()]
+    found += [*cifar10(), *cifar100(), *tiny_imagenet()]
     return {study: list(trials) for study, trials in itertools.groupby(found, key=lambda trial: trial.study)}
 
 

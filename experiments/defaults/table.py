@@ -1,4 +1,4 @@
-"""Write the tables of docs/defaults.md from the committed results.
+"""Write the tables of docs/defaults.md, docs/tuning.md and docs/results.md from the committed results.
 
 python -m experiments.defaults.table
 """
@@ -17,8 +17,8 @@ from .._study import between_marks, table
 from .studies import LEVELS, OBJECTIVES, PICTURES, RESULTS, decided, lines_of, settings_of, studies
 
 Line = dict[str, Any]
-README = Path(__file__).parents[2] / "README.md"
-PAGE = README.parent / "docs" / "defaults.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE, TUNING, SHORT = DOCS / "defaults.md", DOCS / "tuning.md", DOCS / "results.md"
 TITLES = {"digits": "digits", "mnist": "MNIST", "cifar10": "CIFAR-10 (JPEG copy)", "cifar100": "CIFAR-100"}
 TITLES["tiny-imagenet"] = "Tiny ImageNet"
 NAMES = {"ce": "cross-entropy", "mcr2": "exact MCR²", "vmcr2": "V-MCR²"}
@@ -76,7 +76,7 @@ def battery() -> str:
 
 
 def auto() -> str:
-    """The README's: what the rule chooses, beside cross-entropy."""
+    """The page of results: what the rule chooses, beside cross-entropy."""
     lines = current("battery")
     rows = []
     for data in PICTURES:
@@ -86,9 +86,9 @@ def auto() -> str:
     return table(["by the rule", "cross-entropy", "`auto`: cross-entropy + exact MCR²"], rows)
 
 
-def corner(data: str) -> str:
-    """Every run on held-out images, best first."""
-    lines = sorted(current(f"corner-{data}").items(), key=lambda item: -readout(item[1])[1])
+def held_out(study: str) -> str:
+    """Every run of a study on held-out images, best first."""
+    lines = sorted(current(study).items(), key=lambda item: -readout(item[1])[1])
     rows = [
         [f"`{name}`", f"{line.get('head_accuracy', float('nan')):.4f}".replace("nan", "–"),
          f"{line['holdout_accuracy']:.4f}", f"{line['train_delta_r']:.1f}", f"{share(line):.2f}"]
@@ -167,7 +167,7 @@ def sections() -> dict[str, str]:
     """The tables by the name of their place in the page."""
     return {
         "battery": battery(),
-        "corner": "\n\n".join(f"{TITLES[data]}:\n\n{corner(data)}" for data in ("cifar10", "cifar100")),
+        "corner": "\n\n".join(f"{TITLES[data]}:\n\n{held_out(f'corner-{data}')}" for data in ("cifar10", "cifar100")),
         "line": line_of_choice(),
         "loops": own_loops(),
         "tables": arrays(),
@@ -184,7 +184,8 @@ def written(page: str, contents: dict[str, str]) -> str:
 
 def pages() -> dict[Path, dict[str, str]]:
     """What is written where."""
-    return {PAGE: sections(), README: {"auto: written by experiments/defaults/table.py": auto()}}
+    rows = {name: held_out(name) for name in ("row-cifar10", "row-tiny-imagenet", "levers-cifar100")}
+    return {PAGE: sections(), SHORT: {"auto: written by experiments/defaults/table.py": auto()}, TUNING: rows}
 
 
 if __name__ == "__main__":

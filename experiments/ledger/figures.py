@@ -1,4 +1,4 @@
-"""The paper's Figures 1 and 2 for MNIST and CIFAR-100, from the ledger's results: ledger-figure1 and -figure2 (.png).
+"""The paper's Figures 1 and 2 for all its data, from the ledger's results: ledger-figure1 and -figure2 (.png).
 
     python -m experiments.ledger.figures [--out docs/images]
 
@@ -16,7 +16,14 @@ from matplotlib.lines import Line2D
 from .._drawing import COLOURS, draw_all
 from .rows import OBJECTIVES, RESULTS, Result, result_of, rows
 
-PLACES = {"mnist": "MNIST, d = 128", "cifar100": "CIFAR-100, d = 500", "cifar100-d100": "CIFAR-100, d = 100"}
+PLACES = {
+    "mnist": "MNIST, d = 128",
+    "cifar10": "CIFAR-10 (JPEG copy), d = 128",
+    "cifar100": "CIFAR-100, d = 500",
+    "cifar100-d100": "CIFAR-100, d = 100",
+    "tiny-imagenet": "Tiny ImageNet, d = 500",
+    "tiny-imagenet-d200": "Tiny ImageNet, d = 200",
+}
 FAMILIES = {"tuned": "-", "paper": "--"}
 
 

@@ -7,7 +7,7 @@
 Data are found as everywhere (VMCR2_DATA). Run folders go to --runs. After an interruption the same command continues
 from the last checkpoint. If a row's settings have changed, its run is made again, and the old result is moved to
 earlier/. With --again, rows that have results are made once more, into runs/again, and printed beside the ledger's.
-`python -m experiments.ledger.table` then writes the tables of experiments/README.md and README.md.
+`python -m experiments.ledger.table` then writes the tables of experiments/README.md and docs/results.md.
 """
 
 from __future__ import annotations

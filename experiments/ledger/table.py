@@ -1,4 +1,4 @@
-"""The ledger's tables, from experiments/results/ledger/*.json: every row in experiments/README.md, a few in README.md.
+"""The ledger's tables, from experiments/results/ledger/*.json: experiments/README.md, the short one in docs/results.md.
 
     python -m experiments.ledger.table
 
@@ -38,8 +38,11 @@ SHORT_HEADER = [
 ]
 SHORT = {
     "MNIST": "mnist",
+    "CIFAR-10 (JPEG copy)": "cifar10",
     "CIFAR-100": "cifar100",
+    "Tiny ImageNet": "tiny-imagenet",
     "CIFAR-100, PreAct ResNet-18": "cifar100-preact",
+    "Tiny ImageNet, PreAct ResNet-18": "tiny-imagenet-preact",
 }
 NOT_YET = "not run yet"
 
@@ -206,7 +209,7 @@ def literal_cell(results: list[Result], accuracy: str) -> str:
 
 
 _ROOT = Path(__file__).parents[2]
-PAGES = {_ROOT / "experiments" / "README.md": ledger, _ROOT / "README.md": short}
+PAGES = {_ROOT / "experiments" / "README.md": ledger, _ROOT / "docs" / "results.md": short}
 
 
 def main() -> None:

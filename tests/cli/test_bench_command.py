@@ -10,7 +10,7 @@ import torch
 from command_line import Said, in_process
 from typer.testing import CliRunner
 
-from vmcr2.bench import _contenders as ways, latch, objectives
+from vmcr2.bench import _contenders as ways, _scale_contenders as steps, latch, objectives, scale
 from vmcr2.cli import app
 
 
@@ -24,16 +24,21 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 MEASURED = {
+    "scale": "5 classes …\n",
     "objectives": "batches of 60, d 16, 4 classes …\n",
     "latch": "100 samples, d 20, 4 classes …\n",
 }
 
 
-@pytest.mark.parametrize("name", ["objectives", "latch"])
+@pytest.mark.parametrize("name", ["objectives", "latch", "scale"])
 def test_the_table_is_printed_and_the_figures_are_written(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     size = ways.Size("small", 60, 16, 4, 2)
     monkeypatch.setattr(objectives, "sizes_for", lambda _: [size])
     monkeypatch.setattr(latch, "SIZES", {"cpu": [latch.LatchSize(100, 20, 4, 2)]})
+    monkeypatch.setattr(scale, "SHAPES", {"cpu": steps.Shape(32, 12, 2, 4)})
+    monkeypatch.setattr(scale, "CLASSES", (5,))
+    measured = scale.measure
+    monkeypatch.setattr(scale, "measure", lambda shape, k, device, _, limits: measured(shape, k, device, 0.0, limits))
     if name == "objectives":
         true_measure = objectives.measure
         monkeypatch.setattr(objectives, "measure", lambda size, device, _: true_measure(size, device, 0.0))
@@ -43,12 +48,12 @@ def test_the_table_is_printed_and_the_figures_are_written(name: str, monkeypatch
     assert (said.code, said.err) == (0, MEASURED[name])
     record = json.loads(Path("raw.json").read_text())
     assert (record["benchmark"], record["environment"]["threads"]) == (name, 1)
-    table = {"objectives": objectives, "latch": latch}[name].table
+    table = {"objectives": objectives, "latch": latch, "scale": scale}[name].table
     assert said.out == table(record) + "\n"
     assert [path.name for path in Path().iterdir()] == ["raw.json"]
 
 
-@pytest.mark.parametrize("name", ["objectives", "latch"])
+@pytest.mark.parametrize("name", ["objectives", "latch", "scale"])
 @pytest.mark.parametrize(
     ("args", "words"),
     [

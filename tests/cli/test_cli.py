@@ -28,9 +28,9 @@ from vmcr2.cli import _display, _train, app, main
 from vmcr2.data import DATASETS, Source, aside_rows, open_data, parted, plain
 from vmcr2.data._digits import DigitsReader
 from vmcr2.models import build
-from vmcr2.runs import FAMILIES, RECIPES, Config, find_recipe
-from vmcr2.runs._folder import read_tensors, write_tensors
+from vmcr2.runs import FAMILIES, RECIPES, Config, find_recipe, read_record
 from vmcr2.runs._recipes import default_origin
+from vmcr2.runs._tensor_files import read_tensors, write_tensors
 from vmcr2.runs._trainer import Trainer
 
 ROOT = Path(vmcr2.__file__).parent.parent
@@ -108,7 +108,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     )
     assert result.exception is None
     said = Said(result.exit_code, result.stdout, result.stderr)
-    return Trained(folder, said, json.loads((folder / "summary.json").read_text()))
+    return Trained(folder, said, read_record(folder / "summary.json"))
 
 
 @pytest.fixture(scope="module")

@@ -70,6 +70,22 @@ def test_answers_in_a_file(run: Run, place: Path) -> None:
     assert in_process("predict", str(run.folder), "new", "-o", "out.csv", "--force").code == 1
 
 
+@pytest.mark.usefixtures("place")
+def test_more_choices_of_each(run: Run) -> None:
+    assert in_process("predict", str(run.folder), "new/six", "--top", "4", "-o", "top.jsonl").code == 0
+    rows = [json.loads(line) for line in Path("top.jsonl").read_text().splitlines()]
+    names = run.predict([row["input"] for row in rows], top=4)
+    titles = ("class", "second", "choice_3", "choice_4")
+    assert [[row[title] for title in titles] for row in rows] == names
+    sure = ("probability", *(f"{title}_probability" for title in titles[1:]))
+    assert all([row[name] for name in sure] == sorted((row[name] for name in sure), reverse=True) for row in rows)
+    assert in_process("predict", str(run.folder), "new/six", "--top", "1", "-o", "one.jsonl").code == 0
+    assert "second" not in json.loads(Path("one.jsonl").read_text().splitlines()[0])
+    wrong = in_process("predict", str(run.folder), "new/six", "--top", "0")
+    assert wrong.code == 2
+    assert "--top must lie between 1 and 100, got 0" in wrong.err
+
+
 def test_the_three_formats_say_the_same(run: Run, place: Path) -> None:
     pandas = pytest.importorskip("pandas")
     for name in ("a.csv", "a.jsonl", "a.parquet"):

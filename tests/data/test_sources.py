@@ -17,6 +17,7 @@ from data_formats import write_cifar_binary, write_mnist
 import vmcr2
 from vmcr2.data import DATASETS, DataError, open_data, pack, verify
 from vmcr2.data._files import md5
+from vmcr2.data._split import joint_checksum
 
 ROOT = Path(vmcr2.__file__).parent.parent
 MNIST = ROOT / ".." / "shared" / "data" / "mnist"
@@ -204,6 +205,7 @@ def test_the_catalogue_is_consistent() -> None:
         assert info.name == name
         assert all(len(digest) == 32 for digest in info.md5.values())
         assert info.content is None or len(info.content) == 64
+        assert not info.splits or joint_checksum(info.splits["train"], info.splits["test"]) == info.content
     assert {name: info.image_shape for name, info in DATASETS.items()} == {
         "digits": (1, 8, 8),
         "mnist": (1, 28, 28),
@@ -253,9 +255,11 @@ def test_one_wrong_pixel_in_the_real_mnist(tmp_path: Path) -> None:
     data = bytearray(gzip.decompress(victim.read_bytes()))
     data[-400] ^= 1
     victim.write_bytes(gzip.compress(data, 1))
-    assert len(open_data("mnist", tmp_path).test().labels) == 10_000
-    with pytest.raises(DataError, match="other content"):
-        verify("mnist", tmp_path)
+    source = open_data("mnist", tmp_path)
+    assert len(source.train().labels) == 60_000  # the other split is as published
+    for read in (source.test, lambda: verify("mnist", tmp_path)):
+        with pytest.raises(DataError, match="a test split of MNIST of the published size but other content"):
+            read()
 
 
 @real_mnist

@@ -69,6 +69,8 @@ def make_loss(kind: str, gather: bool, dtype: torch.dtype) -> nn.Module:
     own: dict[str, Any] = {"atoms_per_class": 3, "gather": gather}
     if kind == "vmcr2, Eq. 7":
         own |= {"batch_expansion": 0.0, "max_gradient": None, "self_latch": False}
+    if "in blocks" in kind:
+        own |= {"block": True, "refresh_every": 7}
     return VMCR2Loss(CLASSES, DIM, **own).to(dtype)
 
 
@@ -82,6 +84,8 @@ KINDS = (
     "mcr2 with memory",
     "vmcr2",
     "vmcr2, Eq. 7",
+    "vmcr2 in blocks",
+    "surrogate vmcr2 in blocks",
     "soft mcr2",
     "soft vmcr2",
     "surrogate mcr2",

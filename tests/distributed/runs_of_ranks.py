@@ -21,8 +21,9 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "mcr2": ("mcr2", {"augmentation": "crop", "crop_padding": 1, "stream": "yes"}),
     "mcr2 with memory": ("mcr2", {"memory": 900}),
     "ce": ("ce", {"holdout": 200, "patience": 3}),
-    "ce+mcr2": ("ce+mcr2", {}),
+    "ce+mcr2": ("ce+mcr2", {"mix": "cutmix", "mix_until": 0.6}),
     "ce+vmcr2": ("ce+vmcr2", {"batch_size": 250}),
+    "by classes": ("vmcr2", {"batch_size": 450, "samples_per_class": 50}),
 }
 STOPPED = "vmcr2"
 

@@ -14,7 +14,7 @@ from vmcr2.objectives import OBJECTIVES, Objective
 from vmcr2.training import Engine, Loop, NoisyRows, Numerics, OptimSettings, Step, batch_figures, epoch_order
 
 CLASSES, DIM, INPUTS, SAMPLES, BATCH, EPOCHS = 5, 12, 9, 130, 62, 10
-CASES = ("vmcr2", "mcr2", "mcr2 with memory", "ce", "ce with weights", "ce+mcr2", "ce+vmcr2")
+CASES = ("vmcr2", "vmcr2 with blocks", "mcr2", "mcr2 with memory", "ce", "ce with weights", "ce+mcr2", "ce+vmcr2")
 CPU = torch.device("cpu")
 
 
@@ -51,6 +51,8 @@ class Network(nn.Module):
 def objective_of(case: str, labels: Tensor) -> Objective:
     kind = OBJECTIVES[case.split(" with ", maxsplit=1)[0]]
     settings = {"latch_every": 3, "atoms_per_class": 2} if "vmcr2" in case else {}
+    if "blocks" in case:
+        settings["block"] = True
     if "memory" in case:
         settings = {"memory": 100}
     with rows_are_whole():

@@ -12,10 +12,12 @@ from vmcr2.bench import (
     _contenders as ways,
     _first_step as first_step,
     _real_run as real_run,
+    _scale_contenders as steps,
     epoch,
     epoch_check,
     latch,
     objectives,
+    scale,
 )
 from vmcr2.bench._epochs import CE, Epochs, configuration
 from vmcr2.bench._images import random_source
@@ -128,3 +130,11 @@ def test_the_short_set_of_the_check_is_measured_in_graphs() -> None:
     assert [row["captured"] for row in rows] == [True] * len(epoch_check.ROWS)
     assert all(verdict.holds and verdict.compared for verdict in epoch_check.compare(rows, rows))
     assert "| cifar100-preact | CE | 8,000 |" in epoch._table_of_rows(rows)
+
+
+def test_steps_of_many_classes_are_measured_in_a_graph() -> None:
+    record = scale.run(CUDA, budget=0.0, classes=(10, 2000), shape=steps.Shape(256, 64, 2, 8))
+    for result in record["results"]:
+        for name, row in result["contenders"].items():
+            assert "step" in row or (name == steps.SOFT and "left_out" in row), (name, row)
+    assert record["results"][1]["contenders"][steps.BLOCK]["peak_mib"] < 64

@@ -41,20 +41,23 @@ def batch(seed: int = 0) -> tuple[Tensor, Tensor]:
     return z.cuda(), torch.randint(0, K, (M,), generator=generator).cuda()
 
 
-def capture(loss: Loss, z: Tensor, labels: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-    """The whole of loss and backward in one graph over the buffers z and labels."""
+def capture(
+    loss: Loss, z: Tensor, labels: Tensor, call: Callable[[Tensor, Tensor], Tensor] | None = None
+) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+    """The whole of loss, or of what ``call`` makes of it, and backward in one graph over the buffers z and labels."""
+    call = call or loss
     saved = copy.deepcopy(loss.state_dict())
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(3):
             z.grad = None
-            loss(z, labels).backward()
+            call(z, labels).backward()
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     z.grad = None
     with torch.cuda.graph(graph):
-        value = loss(z, labels)
+        value = call(z, labels)
         value.backward()
     loss.load_state_dict(saved)
     return graph, value

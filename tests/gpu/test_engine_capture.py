@@ -26,7 +26,10 @@ def feed(made: Trainer, draw: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("objective", "changes"), [(name, {}) for name in OBJECTIVES] + [("vmcr2", PREACT), ("ce", PREACT)]
+    ("objective", "changes"),
+    [(name, {}) for name in OBJECTIVES]
+    + [("vmcr2", PREACT), ("ce", PREACT)]
+    + [(name, {"mix": "cutmix"}) for name in OBJECTIVES if "memory" not in name],
 )
 @pytest.mark.usefixtures("deterministic")
 def test_captured_and_eager_give_the_same_losses_over_100_steps(objective: str, changes: dict[str, Any]) -> None:

@@ -14,7 +14,10 @@ from vmcr2.runs import Run, fit, recipe
 pytestmark = pytest.mark.gpu
 
 
-@pytest.mark.parametrize(("objective", "settings"), [("vmcr2", {}), ("mcr2", {}), ("mcr2", {"memory": 300})])
+@pytest.mark.parametrize(
+    ("objective", "settings"),
+    [("vmcr2", {}), ("mcr2", {}), ("mcr2", {"memory": 300}), ("vmcr2", {"samples_per_class": 75})],
+)
 def test_it_trains_what_a_cpu_does(objective: str, settings: dict[str, Any], tmp_path: Path) -> None:
     def trained(device: str) -> Run:
         config = recipe("digits", objective=objective, epochs=5, batch_size=150, precision="float32", **settings)

@@ -43,6 +43,22 @@ def test_rows_come_back(suffix: str, tmp_path: Path) -> None:
     assert [part.name for part in tmp_path.iterdir()] == [path.name]
 
 
+FORMULAS = ['=HYPERLINK("http://x","y")', "+1+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "＝1"]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+def test_names_that_are_formulas_are_texts_in_a_spreadsheet(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"out{suffix}"
+    names = [*FORMULAS, "-1", "+2.5e3", "a=b"]
+    with rows_file(path) as write:
+        write({"input": names, "=class": names, "probability": [-0.5] * len(names)})
+    rows = read(path)
+    shown = [f"'{name}" for name in FORMULAS] + names[-3:] if suffix == ".csv" else names
+    assert [row["input"] for row in rows] == shown
+    assert [row["probability"] for row in rows] == [-0.5] * len(names)
+    assert [row["'=class" if suffix == ".csv" else "=class"] for row in rows] == shown
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
 def test_an_error_leaves_the_old_file(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"out{suffix}"

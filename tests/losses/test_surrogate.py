@@ -23,6 +23,8 @@ def made(name: str) -> Loss:
 @pytest.mark.parametrize("ahead", [False, True])
 def test_it_is_the_loss_without_its_value(name: str, soft: bool, ahead: bool) -> None:
     loss = made(name)
+    if soft and "block=True" in repr(loss):
+        pytest.skip("takes integer labels only, and says so")
     if soft and isinstance(loss, MCR2Loss) and loss.memory:
         pytest.skip("a memory takes integer labels")
     twin = copy.deepcopy(loss)

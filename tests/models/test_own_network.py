@@ -47,6 +47,7 @@ needy = lambda classes, dim: None
 def positional(dim, /): return nn.Linear(4, dim)
 def failing(): raise ZeroDivisionError("no width\\nin the settings")
 def nothing(): pass
+def leaving(): raise SystemExit("bye")
 built = nn.Linear(4, 7)
 number = 3
 """
@@ -145,6 +146,8 @@ def test_the_seed_decides_the_weights_also_where_the_module_draws_when_it_is_imp
         ("mynet_x:positional", "needs the argument dim, but it gets dim and input_shape only, by name"),
         ("mynet_x:failing", "fails when it is called (ZeroDivisionError: no width)"),
         ("mynet_x:nothing", "returns a NoneType: it must return a torch.nn.Module"),
+        ("os:abort", "os is part of Python and has no networks"),  # a stranger's config.json may name it
+        ("mynet_x:leaving", "fails when it is called (SystemExit: bye)"),
         ("mynet_x:", "lacks a part: write module:factory, such as mynet:make for make in mynet.py"),
         (":make", "lacks a part"),
         ("mynet_x.py:plain", "names a file: write its module, with dots, as in mynet_x:plain"),

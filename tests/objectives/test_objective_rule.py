@@ -47,6 +47,13 @@ def test_every_class_has_room_and_a_step_stays_cheap(classes: int) -> None:
         assert dim >= 5 * classes
 
 
+@pytest.mark.parametrize("objective", ["vmcr2", "ce+vmcr2"])
+def test_many_classes_are_trained_in_blocks(objective: str) -> None:
+    rule = OBJECTIVES[objective].rule
+    assert rule(513, 513, 500)["block"] is True
+    assert "block" not in rule(512, 512, 500)
+
+
 def test_the_paper_s_dimensions() -> None:
     assert (default_dim(10), default_dim(100)) == (128, 500)
 

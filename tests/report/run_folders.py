@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 
 from vmcr2.runs import RECIPES, Config
 
-OLD = ("codes", "smallest_angles", "mean_angles")
+OLD = ("codes", "smallest_angles", "mean_angles", "train_sizes")
 """what folders did not hold at first"""
 
 HOSTILE = [
@@ -142,6 +142,7 @@ def evaluation(
         "unseen_labels": labels,
         "spectra": (falling / falling.sum(1, keepdims=True)).astype(np.float32),
         "effective_ranks": np.full(k, r * 1.1, np.float32),
+        "train_sizes": np.full(k, 50_000 // k, np.int32),
         "confusion": confusion(k, rng),
         "smallest_angles": np.arccos(cosines[..., 0]).astype(np.float16),
         "mean_angles": np.arccos(cosines).mean(-1).astype(np.float16),

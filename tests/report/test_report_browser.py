@@ -12,12 +12,13 @@ from run_folders import HOSTILE
 from safetensors.numpy import load_file
 
 from vmcr2.report import read_run, write_report
+from vmcr2.report._feature_map import feature_map
 
 pytestmark = pytest.mark.browser
 
-CURVES = {"curve-delta", "curve-rates", "curve-accuracy", "curve-lr"}
+CURVES = {"curve-delta", "curve-rates", "curve-lr"}
 VARIATIONAL = {"curve-variational", "curve-mismatch"}
-CLASSES = {"inner-0", "spectra-0", "histogram-0", "angles-0", "confusion-0"}
+CLASSES = {"inner-0", "map-0", "spectra-0", "histogram-0", "angles-0", "confusion-0"}
 CODES = {"blocks-0", "atoms-0"}
 EXPECTED = {
     "real-vmcr2": CURVES | VARIATIONAL | CLASSES | CODES,
@@ -26,10 +27,11 @@ EXPECTED = {
     "hundred": CURVES | VARIATIONAL | CLASSES | CODES,
     "two-hundred": CURVES | VARIATIONAL | CLASSES | CODES,
     "hostile": CURVES | VARIATIONAL | CLASSES | CODES,
-    "one-epoch": CURVES | VARIATIONAL | CLASSES | CODES,
-    "failed": (CURVES | VARIATIONAL) - {"curve-accuracy"},
+    "holdout": CURVES | VARIATIONAL | CLASSES | CODES | {"curve-accuracy"},
+    "one-epoch": CLASSES | CODES,  # its curves would have one point: they are numbers
+    "failed": CURVES | VARIATIONAL,
     "at-once": set(),
-    "old": CURVES | VARIATIONAL | {"inner-0", "spectra-0", "confusion-0"},
+    "old": CURVES | VARIATIONAL | {"inner-0", "map-0", "spectra-0", "confusion-0"},
 }
 
 
@@ -140,9 +142,9 @@ def test_several_runs_are_overlaid_side_by_side_and_chosen(
     runs = [read_run(made[name]) for name in ("plain", "seed1", "ce", "failed")]
     page = write_report(runs, tmp_path / "report.html")
     curves = {"curve-delta", "curve-expansion", "curve-compression", "curve-variational"}
-    curves |= {"curve-variational-compression", "curve-mismatch", "curve-accuracy", "curve-lr"}
+    curves |= {"curve-variational-compression", "curve-mismatch", "curve-lr"}
     maps = {"inner-0", "inner-1", "inner-2"}  # the last did not get that far
-    own = {"spectra", "histogram", "angles", "confusion", "blocks", "atoms"}
+    own = {"map", "spectra", "histogram", "angles", "confusion", "blocks", "atoms"}
     for width in (390, 1280):
         browser.open(page, width=width)
         assert_sound(browser, curves | maps | {f"{name}-0" for name in own})
@@ -151,6 +153,73 @@ def test_several_runs_are_overlaid_side_by_side_and_chosen(
     choose = "const s = document.querySelector('[data-run-choice]'); s.value = 2; s.dispatchEvent(new Event('change'))"
     browser.ask(choose)
     assert_sound(browser, curves | maps | {f"{name}-2" for name in own - {"blocks", "atoms"}})
+
+
+def rows_of(browser: Browser, column: int) -> list[str]:
+    """A column of the table of classes, as far as it can be seen."""
+    found: list[str] = browser.ask(
+        "return [...document.querySelectorAll('table.classes tbody tr')].filter((row) => row.offsetParent !== null)"
+        ".map((row) => row.cells[arguments[0]].innerText)",
+        column,
+    )
+    return found
+
+
+def test_the_table_of_classes_is_worst_first_can_be_sorted_and_unfolds(
+    made: dict[str, Path], browser: Browser, tmp_path: Path
+) -> None:
+    browser.open(page_of("hundred", {}, made, tmp_path))
+    table = read_run(made["hundred"]).tensors["confusion"]
+    recall = np.diag(table) / table.sum(1)
+    assert [float(cell.rstrip("%")) for cell in rows_of(browser, 1)] == pytest.approx(
+        100 * np.sort(recall)[:20], abs=0.051
+    )
+    click = "document.querySelector(arguments[0]).click()"
+    browser.ask(click, ".classes th:nth-child(1) button")
+    assert rows_of(browser, 0) == [f"class {j}" for j in range(20)]
+    browser.ask(click, "[data-all-rows]")
+    assert rows_of(browser, 0) == [f"class {j}" for j in range(100)]
+    for way in (1, -1):
+        browser.ask(click, ".classes th:nth-child(2) button")
+        shown = [float(cell.rstrip("%")) for cell in rows_of(browser, 1)]
+        assert shown == pytest.approx(100 * np.sort(recall)[::way], abs=0.051)
+    assert browser.complaints() == []
+
+
+def test_the_map_names_a_sample_s_subspaces(real: dict[str, Path], browser: Browser, tmp_path: Path) -> None:
+    """Every point is drawn where its shares put it, and the pointer over it reads them."""
+    browser.open(page_of("real-vmcr2", real, {}, tmp_path))
+    found = feature_map(read_run(real["vmcr2"]))
+    assert found is not None
+    box = "document.querySelector('[data-figure=map-0] svg')"
+    drawn = browser.ask(
+        f"return [...{box}.querySelectorAll('path[fill]')].map((p) => p.getBBox())"
+        ".map((b) => [b.x + b.width / 2, b.y + b.height / 2])"
+    )
+    at = np.array(drawn)
+    assert len(at) == len(found.points)
+    for axis, way in ((0, 1), (1, -1)):  # the page's y points down
+        assert np.corrcoef(at[:, axis], way * found.points[:, axis])[0, 1] > 0.999
+    told = browser.ask(
+        f"const root = {box}, mark = root.querySelector('path[fill]').getBoundingClientRect();"
+        "root.dispatchEvent(new PointerEvent('pointermove', {clientX: mark.left + mark.width / 2,"
+        " clientY: mark.top + mark.height / 2}));"
+        "return root.parentElement.querySelector('.tip').innerText"
+    )
+    assert told.startswith("a sample of ")
+    assert told.count("% in the subspace of") == 2
+
+
+def test_the_verdict_comes_first_and_a_single_point_is_a_number(
+    made: dict[str, Path], browser: Browser, tmp_path: Path
+) -> None:
+    browser.open(page_of("one-epoch", {}, made, tmp_path), width=390)
+    assert browser.ask("return document.querySelector('main section').id") == "verdict"
+    assert "The classes are told apart" in browser.ask("return document.querySelector('.headline').innerText")
+    accuracy = read_run(made["one-epoch"]).figure("test_accuracy")
+    numbers = browser.ask("return [...document.querySelectorAll('.numbers dd')].map((n) => n.innerText)")
+    assert f"{accuracy:.4g}" in numbers
+    assert browser.overflow() <= 0
 
 
 def test_dark_is_dark(made: dict[str, Path], browser: Browser, tmp_path: Path) -> None:
@@ -189,7 +258,8 @@ def test_without_scripts_tables_and_sentences_are_there(
     assert "This figure is drawn by a script" in text
     accuracy = read_run(made["plain"]).figure("test_accuracy")
     assert f"{accuracy:.4f}" in text
-    assert "Mean |cosine| in this picture" in text
+    assert "two samples of one class have a mean |cosine| of 0.410, and two of different classes 0.020" in text
+    assert "class 9" in text  # no row of the table is folded away
     browser.open(page)
 
 

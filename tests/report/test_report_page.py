@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import io
 import json
 import re
@@ -45,6 +46,38 @@ def test_two_hundred_classes_and_many_runs_stay_small(made: dict[str, Path]) -> 
     assert len(page([read_run(made["two-hundred"])]).encode()) < 3_000_000
     many = [read_run(made[name]) for name in ("hundred", "plain", "seed1", "seed2", "ce", "mcr2", "holdout", "old")]
     assert len(page(many * 2).encode()) < 3_000_000
+
+
+def test_a_hundred_thousand_classes_stay_small(made: dict[str, Path]) -> None:
+    """What the folder of such a run has: pictures of 200 classes under their own numbers, and lists of mistakes."""
+    few = read_run(made["two-hundred"])
+    k, shown = 100_000, np.linspace(0, 99_999, 200).astype(np.int64)
+    sizes = np.full(k, 10, np.int32)
+    right = (np.arange(k) % 11).astype(np.int32)
+    tensors = {name: value for name, value in few.tensors.items() if name not in ("confusion", "codes")} | {
+        "num_classes": np.array(k),
+        "shown_classes": shown,
+        "labels": shown[few.tensors["labels"]],
+        "effective_ranks": np.ones(k, np.float32),
+        "class_sizes": sizes,
+        "class_right": right,
+        "confused": np.array([[70_001, 3, 9], [5, 99_998, 8]], np.int32),
+    }
+    names = tuple(f"kind {label}" for label in range(k))
+    text = page([dataclasses.replace(few, tensors=tensors, class_names=names)])
+    assert len(text.encode()) < 3_000_000
+    assert text.count("kind ") < 3000
+    assert "<td>kind 70001</td><td>kind 3</td><td>9</td><td>10</td>" in text
+    worst = re.findall(r'<th scope="row">kind (\d+)</th><td data-value="([\d.]+)">', text)
+    assert worst == [(str(11 * at), "0.0") for at in range(200)]  # the first of those that were never right
+    data = payload(text)
+    assert "confusion-0" not in data
+    assert data["angles-0"]["names"] == data["spectra-0"]["names"] == [f"kind {label}" for label in shown]
+    assert data["inner-0"]["names"] == [f"kind {shown[at]}" for at in (0, 22, 44, 66, 88, 111, 133, 155, 177, 199)]
+    assert dict(_pictures([dataclasses.replace(few, tensors=tensors, class_names=names)])).keys() >= {
+        "angles",
+        "spectra",
+    }
 
 
 def test_it_needs_neither_weights_nor_data(real: dict[str, Path], tmp_path: Path) -> None:

@@ -11,15 +11,17 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from vmcr2.report import page, read_run
-from vmcr2.report._classes import angles, codes, confusion_sentence, most_confused, spectra
+from vmcr2.report import RunRecord, page, read_run
+from vmcr2.report._class_table import class_rows
+from vmcr2.report._classes import angles, codes, spectra
 from vmcr2.report._inner import chosen_classes, inner_products
-from vmcr2.runs import UserError
+from vmcr2.report._mistakes import answers, answers_sentence, most_confused
+from vmcr2.runs import UserError, read_record
 
 
 def test_a_whole_run(real: dict[str, Path]) -> None:
     run = read_run(real["vmcr2"])
-    assert run.summary == json.loads((real["vmcr2"] / "summary.json").read_text())
+    assert run.summary == read_record(real["vmcr2"] / "summary.json")
     assert [line["epoch"] for line in run.metrics] == [1, 2, 3]
     assert (run.recipe, run.objective, run.unseen, run.num_classes) == ("digits-vmcr2", "vmcr2", "test", 10)
     assert run.names() == [str(j) for j in range(10)]
@@ -159,14 +161,45 @@ def test_angles_in_degrees_and_their_histogram(made: dict[str, Path]) -> None:
 
 def test_the_most_confused() -> None:
     table = np.array([[5, 3, 0], [0, 8, 1], [4, 0, 6]], np.int32)
-    found = most_confused(table, ["a", "b", "c"])
-    assert [tuple(mistake) for mistake in found] == [("c", "a", 4, 10), ("a", "b", 3, 8), ("b", "c", 1, 9)]
+    run = RunRecord(Path(), {}, tensors={"confusion": table}, class_names=("a", "b", "c"))
+    found = answers(run)
+    assert found is not None
+    expected = [("c", "a", 4, 10), ("a", "b", 3, 8), ("b", "c", 1, 9)]
+    assert [tuple(mistake) for mistake in most_confused(run, found)] == expected
+
+
+def test_lists_of_many_classes_say_what_their_table_would() -> None:
+    rng = np.random.default_rng(0)
+    table = rng.integers(0, 3, (40, 40)).astype(np.int32) + np.diag(rng.integers(0, 60, 40)).astype(np.int32)
+    table[7] = 0  # a class without samples
+    off = table - np.diag(np.diag(table))
+    rows, columns = np.nonzero(off)
+    order = np.argsort(-off[rows, columns], kind="stable")
+    confused = np.stack([rows, columns, off[rows, columns]], axis=1)[order]
+    lists = {"class_sizes": table.sum(1), "class_right": np.diag(table), "confused": confused}
+    records = [
+        RunRecord(Path(), {}, tensors={"num_classes": np.array(40), **tensors})
+        for tensors in ({"confusion": table}, lists)
+    ]
+    told = []
+    for run in records:
+        found = answers(run)
+        assert found is not None
+        told.append((answers_sentence(run, found), most_confused(run, found), class_rows(run)))
+    assert told[0] == told[1]
+    rows = told[0][2]
+    recall = np.diag(table) / np.maximum(table.sum(1), 1)
+    assert [row.recall for row in rows[:-1]] == sorted(recall[j] for j in range(40) if j != 7)
+    assert (rows[-1].number, rows[-1].recall) == (7, None)
+    assert all(row.other == f"class {off[row.number].argmax()}" for row in rows[:-1] if off[row.number].any())
 
 
 def test_the_confusion_s_sentence_says_which_images(made: dict[str, Path]) -> None:
     for name, word in (("plain", "test samples"), ("holdout", "hold-out samples")):
         run = read_run(made[name])
         table = run.tensors["confusion"]
-        said = confusion_sentence(run, table, run.names())
+        found = answers(run)
+        assert found is not None
+        said = answers_sentence(run, found)
         assert word in said
         assert f"{np.trace(table):,} of {table.sum():,}" in said

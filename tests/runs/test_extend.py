@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from command_line import in_process
 from digits_trainer import quick
 from run_files import metrics, same, timeless, weights, without_clocks
 
-from vmcr2.runs import Callback, Config, RunFolder, UserError, _extend, fit, load_run
+from vmcr2.runs import Callback, Config, RunFolder, UserError, _extend, _records, fit, load_run, read_record
 from vmcr2.training import learning_rate
 
 
@@ -56,8 +57,7 @@ def test_at_a_constant_rate_it_is_the_run_of_all_epochs(
     assert same(weights(extended.folder), weights(whole.folder))
     assert timeless(extended) == timeless(whole)
     assert RunFolder(extended.folder).read_config() == config
-    kept = json.loads((extended.folder / "summary-3-epochs.json").read_text())
-    assert kept == short.summary
+    assert read_record(extended.folder / "summary-3-epochs.json") == short.summary
     assert load_run(extended.folder).summary == extended.summary
     # the line of epoch 3 is that of a run's last epoch, which is measured otherwise
     assert [line["epoch"] for line in metrics(extended.folder)] == [1, 2, 3, 4, 5, 6]
@@ -131,7 +131,7 @@ def test_a_kill_at_any_moment_of_an_extension(moment: str, tmp_path: Path, monke
     folder = RunFolder(tmp_path / "run")
 
     with monkeypatch.context() as killing:
-        write, drop = _extend.write_text, _extend.drop_old_summary
+        write, drop = _records.write_text, _extend.drop_old_summary
 
         def killed_after(path: Path, text: str) -> None:
             write(path, text)
@@ -143,7 +143,7 @@ def test_a_kill_at_any_moment_of_an_extension(moment: str, tmp_path: Path, monke
             if moment == "unlink":
                 raise Killed
 
-        killing.setattr(_extend, "write_text", killed_after)
+        killing.setattr(_records, "write_text", killed_after)
         killing.setattr(_extend, "drop_old_summary", killed_after_unlink)
         killing.setattr("vmcr2.runs._folder.write_text", killed_after)
 
@@ -162,7 +162,7 @@ def test_a_kill_at_any_moment_of_an_extension(moment: str, tmp_path: Path, monke
         resumed = fit(config, out=tmp_path / "run", resume=True)
     assert timeless(resumed) == timeless(whole)
     assert same(weights(resumed.folder), weights(whole.folder))
-    assert json.loads((tmp_path / "run" / "summary-3-epochs.json").read_text()) == short.summary
+    assert read_record(tmp_path / "run" / "summary-3-epochs.json") == short.summary
     assert not list((tmp_path / "run").rglob("*.tmp"))
 
 
@@ -186,7 +186,7 @@ def test_what_cannot_be_extended_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="has ended, but is not measured yet: --resume it without --epochs first"):
         fit(config.replace(epochs=9), out=folder, resume=True)
     fit(config, out=folder, resume=True)
-    (folder / "checkpoint" / "last.safetensors").unlink()  # as a sweep leaves its runs
+    shutil.rmtree(folder / "checkpoint")  # as a sweep leaves its runs
     with pytest.raises(UserError, match=r"has no checkpoint to go on from .a sweep keeps it with --keep-weights."):
         fit(config.replace(epochs=9), out=folder, resume=True)
     assert RunFolder(folder).finished

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 from digits_trainer import RUN_FILES, quick
-from run_files import metrics, same, timeless, weights, without_clocks
+from run_files import metrics, rewrite, same, timeless, weights, without_clocks
 from safetensors.torch import load_file
 from seeds import SEED
 
@@ -280,8 +280,7 @@ def test_a_folder_that_does_not_say_its_data_goes_on(tmp_path: Path) -> None:
     for index, data in enumerate(({"name": "digits"}, None)):
         folder = tmp_path / str(index)
         stopped(config, folder)
-        manifest = json.loads((folder / "manifest.json").read_text())
-        (folder / "manifest.json").write_text(json.dumps(manifest | {"data": data}))
+        rewrite(folder / "manifest.json", data=data)
         assert fit(config, out=folder, resume=True).summary["epochs"] == 6
 
 
@@ -372,7 +371,7 @@ def test_a_broken_loss_stops_the_run(tmp_path: Path) -> None:
 def test_the_run_folder_is_complete(finished: Finished) -> None:
     run = finished("vmcr2")
     names = {path.relative_to(run.folder).as_posix() for path in run.folder.rglob("*") if path.is_file()}
-    assert names == RUN_FILES
+    assert names == RUN_FILES | {"checkpoint/before.safetensors"}
     manifest = json.loads((run.folder / "manifest.json").read_text())
     assert manifest["seed"] == SEED
     assert len(manifest["data"]["train_checksum"]) == 64

@@ -22,14 +22,16 @@ from vmcr2.runs import (
     RunFolder,
     UserError,
     _folder,
+    _tensor_files,
     deciding_settings,
     fit,
     read_tensors,
     recipe,
     write_text,
 )
-from vmcr2.runs._folder import default_folder, write_tensors
+from vmcr2.runs._folder import default_folder
 from vmcr2.runs._manifest import manifest
+from vmcr2.runs._tensor_files import write_tensors
 
 MANIFEST: dict[str, Any] = {"format": FORMAT}
 
@@ -129,11 +131,11 @@ def test_failing_to_write_tensors_keeps_the_old_ones(tmp_path: Path, monkeypatch
     write_tensors(path, {"a": torch.ones(2)})
     before = contents(tmp_path)
 
-    def fill_the_disk(_: object, target: Path, __: object) -> None:
+    def fill_the_disk(target: Path, _: object, __: object) -> None:
         Path(target).write_bytes(b"half a file")
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(_folder, "save_file", fill_the_disk)
+    monkeypatch.setattr(_tensor_files, "write_tensor_file", fill_the_disk)
     with pytest.raises(OSError, match="No space left"):
         write_tensors(path, {"a": torch.zeros(2)})
     assert contents(tmp_path) == before
@@ -397,7 +399,8 @@ def test_keep_metrics_drops_what_will_be_run_again(tmp_path: Path) -> None:
     with folder.metrics.open("a") as lines:
         lines.write('{"epoch": 6, "lo')  # the kill came here
     folder.keep_metrics(3)
-    assert folder.metrics.read_text().splitlines() == [json.dumps({"epoch": e, "loss": e / 10}) for e in (1, 2, 3)]
+    assert folder.read_metrics() == [{"epoch": e, "loss": e / 10} for e in (1, 2, 3)]
+    assert len(folder.metrics.read_text().splitlines()) == 3
     folder.append({"epoch": 4, "loss": 9.0})  # on a line of its own
     assert [record["epoch"] for record in folder.read_metrics()] == [1, 2, 3, 4]
     folder.keep_metrics(0)

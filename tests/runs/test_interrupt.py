@@ -20,7 +20,7 @@ from torch import nn
 
 import vmcr2
 from vmcr2.runs import Callback, Config, RunFolder, TrainingError, fit, load_run, read_position
-from vmcr2.runs._folder import read_tensors_with_metadata, write_tensors
+from vmcr2.runs._tensor_files import read_tensors_with_metadata, write_tensors
 from vmcr2.training import Step
 
 ROOT = Path(vmcr2.__file__).parent.parent
@@ -67,10 +67,12 @@ def with_dropout(*_: Any, **__: Any) -> nn.Module:
     [
         ("vmcr2", {"latch_every": 2}, 4),
         ("vmcr2", {"latch_every": 4, "latch_unit": "steps", **CROPS}, 4),  # latching is due right there
+        ("vmcr2", {"block": True, "latch_every": 2}, 5),
         ("mcr2", {"optimizer": "adamw", "lr": 1e-3}, 5),
         ("mcr2", {"batch_size": 400, "memory": 900}, 8),
         ("ce", {"warmup_epochs": 2.0, "average": 0.9, **CROPS}, 1),  # also in the first epoch
         ("ce+vmcr2", {"latch_every": 2, "schedule": "linear"}, 39),  # also in the last
+        ("vmcr2", {"batch_size": 400, "samples_per_class": 50, "latch_every": 2}, 4),
     ],
 )
 def test_a_run_goes_on_in_the_middle_of_an_epoch_bit_for_bit(
@@ -242,7 +244,7 @@ def test_another_thread_may_train(tmp_path: Path) -> None:
 COMMAND = """
 import os, signal, sys
 from vmcr2.cli import main
-from vmcr2.runs._folder import read_tensors_with_metadata, write_tensors
+from vmcr2.runs._tensor_files import read_tensors_with_metadata, write_tensors
 from vmcr2.training import Step
 
 steps, number = int(sys.argv.pop(1)), int(sys.argv.pop(1))

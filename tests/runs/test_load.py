@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -10,11 +9,12 @@ from typing import Any, cast
 import pytest
 import torch
 from digits_trainer import quick
+from run_files import rewrite
 
 import vmcr2
 from vmcr2.data import Source, Split, open_data
 from vmcr2.objectives import OBJECTIVES
-from vmcr2.runs import Run, UserError, fit, load_run
+from vmcr2.runs import Run, UserError, fit, load_run, read_record
 
 
 @pytest.fixture(params=OBJECTIVES)
@@ -29,7 +29,7 @@ def test_it_is_the_run_that_was_made(made: Run, monkeypatch: pytest.MonkeyPatch)
     before = torch.get_rng_state()
     run = vmcr2.load_run(made.folder, device="cpu")
     assert torch.equal(torch.get_rng_state(), before)
-    assert (run.config, run.summary) == (made.config, json.loads((made.folder / "summary.json").read_text()))
+    assert (run.config, run.summary) == (made.config, read_record(made.folder / "summary.json"))
     assert torch.equal(run.features(test.images), made.features(test.images))
     predicted = run.predict(test.images, labels=True)
     assert run.predict(test.images) == made.predict(test.images) == [str(label) for label in predicted.tolist()]
@@ -44,8 +44,7 @@ def test_weights_that_do_not_fit_are_said(made: Run, tmp_path: Path) -> None:
     for path in made.folder.iterdir():
         if path.is_file():
             (tmp_path / path.name).write_bytes(path.read_bytes())
-    config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(config | {"hidden": [33]}))
+    rewrite(tmp_path / "config.json", hidden=[33])
     with pytest.raises(UserError, match=r"the weights in .* do not fit its config\.json"):
         load_run(tmp_path, device="cpu")
 

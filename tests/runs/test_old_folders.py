@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from run_files import metrics
 
 from vmcr2.data import open_data
 from vmcr2.report import page, read_run
@@ -110,17 +111,17 @@ def test_they_are_reported_together_and_told_apart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("folder", ["mcr2"], indirect=True)
 def test_a_stopped_run_goes_on_to_the_end(folder: Path) -> None:
-    before = (folder / "metrics.jsonl").read_text().splitlines()
+    before = metrics(folder)
     config = RunFolder(folder).read_config()
     done = read_position(RunFolder(folder).checkpoint).epoch
     assert (done, len(before)) == (3, 4)  # the stop came between a line and its checkpoint
     with pytest.raises(UserError, match="the run did not finish"):
         load_run(folder)
     run = fit(config, out=folder, resume=True)
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    lines = metrics(folder)
     assert lines[:done] == before[:done]
-    assert [json.loads(line)["epoch"] for line in lines] == [1, 2, 3, 4, 5, 6]
-    again, first = json.loads(lines[done]), json.loads(before[done])
+    assert [line["epoch"] for line in lines] == [1, 2, 3, 4, 5, 6]
+    again, first = lines[done], before[done]
     assert again.keys() == first.keys()
     figures = {name: value for name, value in again.items() if not name.endswith(("seconds", "second"))}
     assert_near(figures, first, rel=1e-3)

@@ -19,7 +19,7 @@ from torch import nn
 
 import vmcr2
 from vmcr2.data import DataError, from_arrays, from_dataset, from_folder, from_table, open_data
-from vmcr2.runs import RunFolder, UserError, evaluate_run, find_recipe, fit, is_own_data, load_run, recipe
+from vmcr2.runs import RunFolder, UserError, evaluate_run, find_recipe, fit, is_own_data, load_run, read_record, recipe
 from vmcr2.sklearn import RateReductionClassifier
 
 NAMES = tuple("0123456789")
@@ -238,7 +238,7 @@ def test_the_run_keeps_how_rows_become_numbers(wine: Path, tmp_path: Path) -> No
     assert right == pytest.approx(
         (142 * run.summary["train_accuracy"] + 36 * run.summary["test_accuracy"]) / 178, abs=0.12
     )
-    assert json.loads(RunFolder(run.folder).preparation.read_text()) == from_table(wine, "cultivar").preparation
+    assert read_record(RunFolder(run.folder).preparation) == from_table(wine, "cultivar").preparation
     with pytest.raises(DataError, match="colour"):
         loaded.predict([{k: v for k, v in row.items() if k != "colour"} for row in rows])
 

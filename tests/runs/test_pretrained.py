@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 import torch
 from drawn_runs import answers_of, drawn_run, same_confidence, samples
+from run_files import rewrite
 from safetensors.torch import load_file, save_file
 
 import vmcr2
 from vmcr2.data import Preparation, open_data
 from vmcr2.objectives import OBJECTIVES
 from vmcr2.report import read_run
-from vmcr2.runs import Run, RunFolder, UserError, evaluate_run, from_pretrained, load_run
+from vmcr2.runs import Run, RunFolder, UserError, evaluate_run, from_pretrained, load_run, read_record
 
 FILES = {"config.json", "model.safetensors", "README.md", "kept_samples.safetensors"}
 NETWORKS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
@@ -165,12 +166,11 @@ def test_which_function_reads_what(finished: Callable[[str], Run], saved: Path, 
 
 
 def changed(saved: Path, **values: Any) -> None:
-    kept = json.loads((saved / "config.json").read_text())
-    (saved / "config.json").write_text(json.dumps(kept | values))
+    rewrite(saved / "config.json", **values)
 
 
 def test_configurations_that_cannot_be_used(saved: Path) -> None:
-    whole = json.loads((saved / "config.json").read_text())
+    whole = read_record(saved / "config.json")
     wrong: dict[str, dict[str, Any]] = {
         "is a model of the type bert, not of vmcr2": {"model_type": "bert"},
         r"has the format 7 of vmcr2 9\.9, but this vmcr2 .* reads format 1: use that version": {

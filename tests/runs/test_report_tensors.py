@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from vmcr2.classifiers import NearestSubspace
 from vmcr2.data import Split
 from vmcr2.runs import read_tensors
-from vmcr2.runs._folder import write_tensors
 from vmcr2.runs._measure import TrainingSide
-from vmcr2.runs._report_tensors import _strongest, confusion, evaluation_tensors
+from vmcr2.runs._report_tensors import _strongest, answered, confusion, evaluation_tensors
+from vmcr2.runs._tensor_files import write_tensors
 
 
 def test_confusion_counts_rows_of_truth_and_columns_of_answers() -> None:
@@ -24,6 +24,9 @@ def test_confusion_counts_rows_of_truth_and_columns_of_answers() -> None:
 
 
 NAMES = {
+    "num_classes",
+    "shown_classes",
+    "train_sizes",
     "features",
     "labels",
     "unseen_features",
@@ -98,26 +101,74 @@ def test_codes_are_kept_where_there_are_some_and_they_fit() -> None:
     assert "codes" not in evaluation_tensors(side, split, split, z, 3, {"codes": torch.zeros(400_000, 3)})
 
 
-def test_many_classes_leave_the_angles_out() -> None:
-    z = nn.functional.normalize(torch.randn(600, 8), dim=1)
-    labels = torch.arange(600) % 501
-    side, split = side_of(z, labels, 501), pictures(labels, 1, 2, 2)
-    assert "smallest_angles" not in evaluation_tensors(side, split, split, z, 501, {})
+def test_of_many_classes_some_are_shown_under_their_own_numbers() -> None:
+    """What is kept of the 200 shown classes of 501 is what a file of few classes would have of them."""
+    labels = torch.arange(2004) % 501
+    z = nn.functional.normalize(torch.randn(2004, 16), dim=1)
+    side, train = side_of(z, labels, 501), pictures(labels, 1, 8, 8)
+    found = evaluation_tensors(side, train, train, z, 501, {})
+    shown = found["shown_classes"]
+    assert found["num_classes"].item() == 501
+    assert len(shown.unique()) == len(shown) == 200
+    assert (shown[0], shown[-1]) == (0, 500)
+    assert set(found["labels"].tolist()) == set(found["unseen_labels"].tolist()) == set(shown.tolist())
+    for at in (0, 77, 199):
+        members = z[labels == shown[at]]
+        assert torch.equal(found["features"][found["labels"] == shown[at]], members.half())
+        top = torch.linalg.eigvalsh(members.double().T @ members.double() / len(members)).flip(0)
+        assert torch.allclose(found["spectra"][at].double(), top, atol=1e-4)
+        assert (labels[found["nearest_index"][at]] == shown[at]).all()
+        assert found["train_sizes"][at] == len(members)
+    angle = torch.linalg.svdvals(side.classifier.bases[shown[3]].T @ side.classifier.bases[shown[5]]).arccos()
+    assert found["smallest_angles"][3, 5].item() == pytest.approx(angle.min().item(), abs=2e-3)
+    assert found["effective_ranks"].shape == (501,)
 
 
 @pytest.mark.parametrize(("num_classes", "there"), [(700, True), (701, False)])
-def test_many_classes_leave_the_confusion_out(num_classes: int, there: bool) -> None:
-    z = nn.functional.normalize(torch.randn(800, 8), dim=1)
-    labels = torch.arange(800) % num_classes
-    side, split = side_of(z, labels, num_classes), pictures(labels, 1, 2, 2)
-    assert ("confusion" in evaluation_tensors(side, split, split, z, num_classes, {})) == there
+def test_many_classes_have_their_mistakes_in_a_list(num_classes: int, there: bool) -> None:
+    labels = torch.arange(4 * num_classes) % num_classes
+    predicted = torch.where(torch.arange(len(labels)) % 3 == 0, (labels + 1) % num_classes, labels)
+    predicted[labels == 5] = 9
+    found = answered(labels, predicted, num_classes)
+    assert set(found) == ({"confusion"} if there else {"class_sizes", "class_right", "confused"})
+    if there:
+        return
+    table = confusion(labels, predicted, num_classes)
+    assert torch.equal(found["class_sizes"], table.sum(1).int())
+    assert torch.equal(found["class_right"], table.diagonal())
+    assert found["confused"][0].tolist() == [5, 9, 4]
+    assert all(table[i, j] == times for i, j, times in found["confused"].tolist())
+    assert found["confused"][:, 2].tolist() == sorted(found["confused"][:, 2].tolist(), reverse=True)
+    assert len(found["confused"]) == min(1000, int((table > 0).sum() - (table.diagonal() > 0).sum()))
 
 
-@pytest.mark.parametrize("num_classes", [500, 700, 2000])
+def test_a_hundred_thousand_classes_have_no_table_of_pairs(tmp_path: Path) -> None:
+    """Sizes are what a run of 100,000 classes would write, except for d: 2 and not 512."""
+    num_classes, count = 100_000, 120_000
+    labels = torch.arange(count) % num_classes
+    angle = labels * 2.399963 + 0.01 * torch.randn(count)
+    z = torch.stack([angle.cos(), angle.sin()], dim=1)
+    side = TrainingSide(z, labels, NearestSubspace(num_classes, num_components=1).fit(z, labels), {})
+    few = slice(0, 300)
+    unseen, train = pictures(labels[few], 1, 2, 2), pictures(labels, 1, 2, 2)
+    with LargestStorage() as storage:
+        found = evaluation_tensors(side, train, unseen, z[few], num_classes, {"codes": torch.rand(4, num_classes)})
+    assert storage.largest <= 2**24
+    write_tensors(tmp_path / "e.safetensors", found)
+    assert (tmp_path / "e.safetensors").stat().st_size < 6 * 2**20
+    assert {name for name, value in found.items() if len(value.shape) and num_classes in value.shape} == {
+        "effective_ranks",
+        "class_sizes",
+        "class_right",
+        "codes",
+    }
+
+
+@pytest.mark.parametrize("num_classes", [500, 700, 2000, 20_000])
 def test_many_classes_stay_under_16_mib(num_classes: int, tmp_path: Path) -> None:
-    labels = torch.arange(6000) % num_classes
-    z = nn.functional.normalize(torch.randn(len(labels), 500), dim=1)
-    split = pictures(labels, 3, 32, 32)
+    labels = torch.arange(max(6000, num_classes)) % num_classes
+    z = nn.functional.normalize(torch.randn(len(labels), 500 if num_classes < 20_000 else 50), dim=1)
+    split = pictures(labels, 3, 32, 32) if num_classes < 20_000 else pictures(labels, 1, 8, 8)
     side = TrainingSide(z, labels, NearestSubspace(num_classes, num_components=1).fit(z, labels), {})
     codes = torch.rand(1_000_000 // num_classes, num_classes)
     write_tensors(tmp_path / "e.safetensors", evaluation_tensors(side, split, split, z, num_classes, {"codes": codes}))
@@ -130,7 +181,7 @@ def test_the_strongest_samples_take_no_more_than_the_features() -> None:
     z = nn.functional.normalize(torch.randn(len(labels), 50), dim=1)
     side = TrainingSide(z, labels, NearestSubspace(300, num_components=4).fit(z, labels), {})
     with LargestStorage() as storage:
-        _strongest(side, 300, 8)
+        _strongest(side.features, side.labels, side.classifier.bases, 8)
     assert storage.largest <= z.numel()
 
 

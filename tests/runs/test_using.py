@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 import torch
 from digits_trainer import quick
 from PIL import Image
+from run_files import rewrite
 from seeds import SEED
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -47,6 +47,22 @@ def test_names_by_default_and_numbers_on_request(run: Run, images: torch.Tensor,
     assert run.predict(images) == [run.class_names[label] for label in numbers.tolist()]
     assert (numbers == labels).double().mean().item() == run.summary["readout_accuracy"] > 0.9
     assert torch.equal(run.answers(images).labels, numbers)
+
+
+def test_the_likeliest_classes_of_each(run: Run, images: torch.Tensor) -> None:
+    order = run.predict_proba(images).argsort(dim=1, descending=True)
+    numbers = run.predict(images, labels=True, top=3)
+    assert torch.equal(numbers, order[:, :3])
+    assert run.predict(images, top=3) == [[run.class_names[label] for label in row] for row in numbers.tolist()]
+    found = run.top_answers(images, 3)
+    assert torch.allclose(found.probabilities, run.predict_proba(images).gather(1, numbers), atol=1e-6)
+    foreign = run.predict(images, refuse=0.3, top=2)
+    refused = [name is None for name in run.predict(images, refuse=0.3)]
+    assert [row == [None, None] for row in foreign] == refused
+    assert any(refused)
+    assert run.predict(images[:1], top=50, labels=True).shape == (1, 10)
+    with pytest.raises(UserError, match="at least 1, got 0"):
+        run.predict(images[:1], top=0)
 
 
 def test_probabilities_are_calibrated_on_what_was_set_aside(
@@ -351,7 +367,7 @@ def test_runs_that_cannot_be_used_are_one_sentence(run: Run, tmp_path: Path) -> 
     shutil.copytree(run.folder, tmp_path / "run")
     manifest = tmp_path / "run" / "manifest.json"
     text = manifest.read_text()
-    manifest.write_text(text.replace('"format": 1', '"format": 7'))
+    rewrite(manifest, format=7)
     with pytest.raises(UserError, match=r"has run-folder format 7, .* use the version named in its manifest\.json"):
         load_run(tmp_path / "run")
     manifest.write_text(text)
@@ -361,8 +377,8 @@ def test_runs_that_cannot_be_used_are_one_sentence(run: Run, tmp_path: Path) -> 
     (tmp_path / "run" / "calibration.safetensors").unlink()
     config = tmp_path / "run" / "config.json"
     settings = config.read_text()
-    config.write_text(settings.replace("{", '{"of_tomorrow": 1,', 1))
-    manifest.write_text(re.sub(r'"vmcr2": "[^"]*"', '"vmcr2": "9.1.0"', text))
+    rewrite(config, of_tomorrow=1)
+    rewrite(manifest, vmcr2="9.1.0")
     with pytest.raises(UserError, match=r"of_tomorrow=1, .* does not know \(vmcr2 9\.1\.0 wrote it, and this is"):
         load_run(tmp_path / "run")
     config.write_text(settings)

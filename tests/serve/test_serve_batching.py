@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from served import GOOD
 from torch import Tensor
 
-from vmcr2.inference import Answers
+from vmcr2.inference import TopAnswers
 from vmcr2.runs import Run
 from vmcr2.serve import Limits, create_app
 from vmcr2.serve._batching import Batcher
@@ -36,8 +36,8 @@ class Stubborn:
             raise RuntimeError("an unlucky number")
         return inputs
 
-    def answers_of(self, features: Tensor) -> Answers:
-        return Answers(features[:, 0].long(), features, features, features[:, 0])
+    def top_answers_of(self, features: Tensor, count: int) -> TopAnswers:
+        return TopAnswers(features[:, :1].long(), features[:, :1], features[:, :1], features[:, 0])
 
 
 def gathered(run: Any, most: int, values: list[list[float]]) -> list[Any]:
@@ -62,7 +62,7 @@ def test_what_comes_while_the_network_is_busy_goes_together() -> None:
     run = Stubborn()
     found = gathered(run, 64, [[1.0], *([float(n)] * 2 for n in range(2, 12))])
     assert run.sizes == [1, 20]
-    assert [one.answers.labels.tolist() for one in found] == [[1], *([n] * 2 for n in range(2, 12))]
+    assert [one.answers.labels[:, 0].tolist() for one in found] == [[1], *([n] * 2 for n in range(2, 12))]
 
 
 def test_batches_have_a_most_and_a_large_request_goes_alone() -> None:
@@ -77,7 +77,7 @@ def test_batches_have_a_most_and_a_large_request_goes_alone() -> None:
 def test_one_that_fails_does_not_fail_the_others() -> None:
     found = gathered(Stubborn(), 64, [[1.0], [2.0], [13.0], [4.0]])
     assert isinstance(found[2], RuntimeError)
-    assert [one.answers.labels.tolist() for at, one in enumerate(found) if at != 2] == [[1], [2], [4]]
+    assert [one.answers.labels[:, 0].tolist() for at, one in enumerate(found) if at != 2] == [[1], [2], [4]]
 
 
 def test_an_answer_that_takes_too_long(digits_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

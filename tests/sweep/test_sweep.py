@@ -244,10 +244,11 @@ def test_settings_that_do_not_fit_are_lost_and_the_sweep_goes_on(tmp_path: Path)
 
 
 def summary_alone(point: Point, out: Path) -> Path:
-    """A summary without its manifest: an error that neither the user's settings nor the training explain."""
+    """A summary beside an empty manifest: an error that neither the user's settings nor the training explain."""
     alone = out / "runs" / point.folder_name / "summary.json"
     alone.parent.mkdir(parents=True)
     alone.write_text("{}")
+    alone.with_name("manifest.json").write_text("{}")
     return alone
 
 
@@ -256,7 +257,7 @@ def test_what_nobody_expected_is_lost_with_its_traceback(tmp_path: Path) -> None
     alone = summary_alone(chosen[0], tmp_path / "s")
     swept = sweep(chosen, tmp_path / "s")
     assert list(swept.lost) == [chosen[0].id]
-    assert swept.lost[chosen[0].id].startswith("FileNotFoundError")
+    assert swept.lost[chosen[0].id].startswith("KeyError")
     trace = tmp_path / "s" / "errors" / f"{chosen[0].folder_name}.txt"
     assert "Traceback" in trace.read_text()
     assert len(swept.lines) == 1

@@ -47,7 +47,7 @@ class Watched(Rows):
         super().__init__(x, labels)
         self.batches: list[tuple[int, list[int]]] = []
 
-    def training_batch(self, index: Tensor, draw: Tensor) -> Tensor:
+    def training_batch(self, index: Tensor, draw: Tensor, others: Tensor | None = None) -> Tensor:
         self.batches.append((int(draw), index.tolist()))
         return super().training_batch(index, draw)
 

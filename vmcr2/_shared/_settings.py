@@ -40,6 +40,10 @@ class Rule:
     """Flat names of other settings, and the values with which it does decide, though else it does not."""
 
 
+_MOST = 1e300
+"""No setting is larger; Python's whole numbers have no end, and cannot become floats above 1.8e308."""
+
+
 class _AboveZero:
     """Every number above 0, as a container for a :class:`Rule`."""
 
@@ -73,7 +77,7 @@ class Settings:
             value = getattr(self, known.attribute)
             try:
                 value = convert(known.kind, value)
-            except (TypeError, OverflowError):
+            except (TypeError, ValueError, OverflowError):  # ValueError: NaN is no whole number
                 raise UserError(f"{name} takes {described(known.kind)}, got {value!r}") from None
             object.__setattr__(self, known.attribute, value)  # frozen for everybody else
             _check_range(name, value, known.rule)
@@ -104,8 +108,10 @@ def _check_range(name: str, value: Any, rule: Rule) -> None:
     for number in value if isinstance(value, tuple) else (value,):
         if isinstance(number, bool) or not isinstance(number, int | float):
             continue
-        if not math.isfinite(number):
+        if isinstance(number, float) and not math.isfinite(number):
             raise UserError(f"{name} must be finite, got {value!r}")
+        if abs(number) > _MOST:
+            raise UserError(f"{name} must be below {_MOST:g}, got a number of {len(str(abs(number)))} digits")
         limits = (
             (rule.above, "above", number > (rule.above or 0.0)),
             (rule.at_least, "at least", number >= (rule.at_least or 0.0)),

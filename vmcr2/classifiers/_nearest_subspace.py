@@ -10,6 +10,7 @@ from torch import Tensor
 from .._shared import PreciseBuffers
 from ..functional import (
     Guard,
+    TopClasses,
     add_moments,
     check_count,
     check_features,
@@ -17,6 +18,7 @@ from ..functional import (
     default_components,
     full_precision,
     nearest_subspace,
+    nearest_subspaces,
     read_classes,
     subspace_residuals,
     subspaces_from_moments,
@@ -33,9 +35,10 @@ class NearestSubspace(PreciseBuffers):
         num_classes: k; by default what ``fit`` finds in the labels.
         num_components: dimensions per class, ⌊d/k⌋ by default, at least 1.
 
-    ``fit`` learns from all samples at once. ``partial_fit`` adds batches, in any order. It keeps the classes' second
-    moments (k·d² floats, also in the state) and needs ``num_classes`` or ``num_components``, because ⌊d/k⌋ is not known
-    before all classes have been seen. A class without samples is never predicted.
+    ``fit`` learns from all samples, in blocks of classes: beside its result, k·d·r floats, it takes memory for some 2²⁶
+    floats, however many classes there are. ``partial_fit`` adds batches, in any order. It keeps the classes' second
+    moments (k·d² floats, also in the state: not for many classes). It needs ``num_classes`` or ``num_components``,
+    because ⌊d/k⌋ is not known before all classes have been seen. A class without samples is never predicted.
 
     >>> classifier = NearestSubspace().fit(torch.eye(4), torch.tensor([0, 0, 1, 1]))
     >>> classifier.predict(torch.tensor([[0.9, 0.1, 0.0, 0.2]]))
@@ -60,7 +63,8 @@ class NearestSubspace(PreciseBuffers):
         """Learn the subspaces of these samples, (m, d) with labels (m,) or memberships (m, k); forget earlier ones."""
         spaces = class_subspaces(z, labels, self.num_classes, num_components=self.num_components)
         self._forget()
-        self.subspace_bases, self.subspace_energies = spaces
+        self.register_buffer("subspace_bases", spaces.bases)
+        self.register_buffer("subspace_energies", spaces.energies)
         return self
 
     @full_precision
@@ -115,8 +119,16 @@ class NearestSubspace(PreciseBuffers):
         self._check_fitted()
         return nearest_subspace(z, self.bases)
 
+    def predict_top(self, z: Tensor, count: int) -> TopClasses:
+        """The ``count`` nearest classes of every point and their residuals, (N, count) both, the nearest first.
+
+        Memory does not grow with N·k, so it is the way for many classes. A class without samples has the residual ∞.
+        """
+        self._check_fitted()
+        return nearest_subspaces(z, self.bases, count)
+
     def residuals(self, z: Tensor) -> Tensor:
-        """‖(I − V_jV_jᵀ)z_i‖² of every point and class, (N, k)."""
+        """‖(I − V_jV_jᵀ)z_i‖² of every point and class, (N, k). For many classes take :meth:`predict_top`."""
         self._check_fitted()
         return subspace_residuals(z, self.bases)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +20,7 @@ from ._ranks import leave, said_once
 from ._report import report
 from ._serve import serve
 from ._settings import Json, Label, complain
+from ._streams import make_sturdy, what_was_lost
 from ._sweep import sweep
 from ._train import train
 from ._use import embed, neighbors, predict
@@ -44,23 +45,45 @@ app.command()(neighbors)
 
 
 def main() -> None:
-    """Run a command. Exit code 0 on success, 2 for a user's mistake (one sentence, no traceback), 1 if a run broke."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that cannot show Δ must not end a run
+    """Run a command. Exit code 0 on success, 2 for a user's mistake (one sentence, no traceback), 1 if a run broke.
+
+    What the machine refuses (a full disk, a folder that is gone, too little memory) is one sentence and 2 as well.
+    """
+    output = make_sturdy()
     try:
         with said_once():
             app()
     except UserError as error:
-        complain(str(error))
-        leave(2)
+        _end(str(error), 2)
     except TrainingError as error:
-        complain(str(error))
-        leave(1)
+        _end(str(error), 1)
+    except OSError as error:
+        _end(_refused(error), 2)
+    except MemoryError:
+        _end("there is not enough memory for this", 2)
+    except RuntimeError as error:
+        if "can't allocate memory" not in str(error):
+            raise
+        _end(f"there is not enough memory for this: {str(error).splitlines()[0]}", 2)
     except SystemExit as end:
         if end.code is None or isinstance(end.code, int):
-            leave(end.code or 0)
+            code = end.code or 0
+            if not code and (lost := what_was_lost(output)):
+                complain(lost)
+                code = 0 if sys.argv[1:2] in (["train"], ["sweep"]) else 2  # of these two the folder is the result
+            leave(code)
         raise
+
+
+def _end(message: str, code: int) -> None:
+    complain(message)
+    leave(code)
+
+
+def _refused(error: OSError) -> str:
+    where = error.filename if error.filename is not None else "a file"
+    named = os.fsdecode(where) if isinstance(where, str | bytes) else str(where)
+    return f"cannot read or write {named}: {error.strerror or error}"
 
 
 def _version(asked: bool) -> None:

@@ -1,4 +1,4 @@
-"""`vmcr2 bench objectives | epoch | latch | stream | check`."""
+"""`vmcr2 bench objectives | epoch | latch | scale | stream | check`."""
 
 from __future__ import annotations
 
@@ -77,6 +77,21 @@ def latch(json_: Json = None, device: Device = "auto", threads: Threads = None) 
     vmcr2 bench latch --json benchmarks/results/latch-h200.json
     """
     from ..bench import latch as bench
+
+    chosen = _prepared(json_, device, threads)
+    _show(bench.table, bench.run(chosen, say=_say), json_)
+
+
+@bench_app.command()
+def scale(json_: Json = None, device: Device = "auto", threads: Threads = None) -> None:
+    """Time a training step of every objective with 10 to 100,000 classes, at a fixed batch: what grows with k?
+
+    A contender is left out where its step would take too long or too much memory; the table says so.
+
+    \b
+    vmcr2 bench scale --json benchmarks/results/scale-h200.json
+    """
+    from ..bench import scale as bench
 
     chosen = _prepared(json_, device, threads)
     _show(bench.table, bench.run(chosen, say=_say), json_)

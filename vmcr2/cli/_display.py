@@ -132,31 +132,39 @@ def print_summary(summary: dict[str, Any], config: Config, folder: Path, *, warn
     table = Table(show_header=False, box=None, pad_edge=False)
     unseen = "test" if "test_accuracy" in summary else "holdout"
     # manifests of 0.3 do not name the classes, but their data sets are known
-    classes = len(RunFolder(folder).class_names) or DATASETS[config.data.name].classes
+    known = DATASETS.get(config.data.name)
+    classes = len(RunFolder(folder).class_names) or (known.classes if known else 1)
     best = maximal_rate_reduction(config.model.dim, classes, eps_sq=config.objective.eps_sq)
+
+    def figures(form: str, *names: str) -> str:
+        """A folder may lack some: a dash."""
+        return ", ".join(
+            format(value, form) if isinstance(value := summary.get(name), int | float) else "–" for name in names
+        )
+
     rows = [
-        (f"{unseen} accuracy, nearest subspace", f"{summary[f'{unseen}_accuracy']:.4f}"),
+        (f"{unseen} accuracy, nearest subspace", figures(".4f", f"{unseen}_accuracy")),
         (
             "  nearest class mean, neighbours",
-            _pair(summary, f"{unseen}_class_mean_accuracy", f"{unseen}_neighbours_accuracy"),
+            figures(".4f", f"{unseen}_class_mean_accuracy", f"{unseen}_neighbours_accuracy"),
         ),
     ]
     if "head_accuracy" in summary:
-        rows.append(("  its own head", f"{summary['head_accuracy']:.4f}"))
+        rows.append(("  its own head", figures(".4f", "head_accuracy")))
     if "readout" in summary:
-        rows.append(("  it predicts by", {"head": "its head", "subspace": "the nearest subspace"}[summary["readout"]]))
+        rows.append(("  it predicts by", "its head" if summary["readout"] == "head" else "the nearest subspace"))
     rows += [
-        ("ΔR, whole training set", f"{summary['train_delta_r']:.2f} of at most {best:.2f}"),
-        ("  R, R_c", f"{summary['expansion']:.2f}, {summary['compression']:.2f}"),
-        ("ΔR, mean over batches", f"{summary['batch_delta_r']:.2f}"),
-        ("|cosine| within a class, between", f"{summary['within_cosine']:.3f}, {summary['between_cosine']:.3f}"),
-        ("effective rank of a class", f"{summary['effective_rank']:.1f}"),
+        ("ΔR, whole training set", f"{figures('.2f', 'train_delta_r')} of at most {best:.2f}"),
+        ("  R, R_c", figures(".2f", "expansion", "compression")),
+        ("ΔR, mean over batches", figures(".2f", "batch_delta_r")),
+        ("|cosine| within a class, between", figures(".3f", "within_cosine", "between_cosine")),
+        ("effective rank of a class", figures(".1f", "effective_rank")),
     ]
     if summary.get("calibration_samples"):
-        error = f", error {summary['calibration_error']:.4f}" if "calibration_error" in summary else ""
-        rows.append(("probabilities calibrated on", f"{summary['calibration_samples']:,} samples{error}"))
+        error = f", error {figures('.4f', 'calibration_error')}" if "calibration_error" in summary else ""
+        rows.append(("probabilities calibrated on", f"{figures(',', 'calibration_samples')} samples{error}"))
     if "seconds" in summary:
-        rows.append(("epochs, seconds of training", f"{_epochs(summary)}, {summary['seconds']:.1f}"))
+        rows.append(("epochs, seconds of training", f"{_epochs(summary)}, {figures('.1f', 'seconds')}"))
     if "best_epoch" in summary:
         rows.append(("weights of epoch", f"{summary['best_epoch']}"))
     for row in rows:
@@ -168,12 +176,8 @@ def print_summary(summary: dict[str, Any], config: Config, folder: Path, *, warn
     console.print(f"run folder: {folder}", markup=False, soft_wrap=True)
 
 
-def _pair(summary: dict[str, Any], first: str, second: str) -> str:
-    return f"{summary[first]:.4f}, {summary[second]:.4f}"
-
-
 def _epochs(summary: dict[str, Any]) -> str:
-    return f"{summary['epochs']}" + (f" of {summary['planned_epochs']}" if "planned_epochs" in summary else "")
+    return f"{summary.get('epochs', '–')}" + (f" of {summary['planned_epochs']}" if "planned_epochs" in summary else "")
 
 
 def _title(config: Config) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from ..runs import UserError
+from ..runs import RunFolder, UserError
 from ..sweep import best_runs, is_sweep
 from ._settings import complain
 
@@ -83,6 +83,12 @@ def _runs_of(folder: Path, best: int) -> list[Path]:
     if len(shown) < total:
         complain(f"{folder}: the best {len(shown)} of {total} runs; --best N takes others")
     return shown
+
+
+def is_current(folder: Path) -> bool:
+    """Whether the run has a page that was made after its summary."""
+    page, summary = folder / PAGE, RunFolder(folder).summary
+    return page.exists() and page.stat().st_mtime_ns >= summary.stat().st_mtime_ns
 
 
 def report_after(folder: Path) -> Path | None:

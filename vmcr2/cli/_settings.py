@@ -62,4 +62,4 @@ def names_of(settings: list[str]) -> list[str]:
 
 def complain(message: str) -> None:
     """One line for the person, on stderr."""
-    print(f"vmcr2: {message}", file=sys.stderr)
+    print(f"vmcr2: {' '.join(message.splitlines())}", file=sys.stderr)

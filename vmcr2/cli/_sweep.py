@@ -217,13 +217,16 @@ def _with_seed(config_of: Callable[[list[str]], Config], seeds: str | None) -> C
 
 @contextmanager
 def _terminated_like_interrupted() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C: both stop the workers and MPS."""
+    """Treat SIGTERM and SIGHUP like Ctrl-C: all stop the workers and MPS. What is ignored (nohup) stays so."""
 
     def interrupt(signum: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]  # not Windows
+    numbers = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, own in before.items():
+            signal.signal(number, own)

@@ -16,6 +16,7 @@ from ..runs import (
     Config,
     RunFolder,
     UserError,
+    find_checkpoint,
     find_recipe,
     fit,
     is_finished,
@@ -27,7 +28,7 @@ from ..runs import (
 from ._display import display_for, print_summary
 from ._own import describe, open_shown, own_data
 from ._ranks import one_speaks, restarted
-from ._report import PAGE, report_after
+from ._report import PAGE, is_current, report_after
 from ._settings import OBJECTIVE_HELP, Json, Label, complain, find_config, given_changes, names_of, refuse_twice
 
 
@@ -155,8 +156,8 @@ def _train(
             raise typer.Exit(code if isinstance(code, int) else 1) from None
     if not ranks.leads:
         return
-    there = run.folder / PAGE if (run.folder / PAGE).exists() else None
-    page = there if finished else report_after(run.folder)
+    # a kill may have come before the page was written; a run in a place that cannot be written to has its own
+    page = run.folder / PAGE if finished and is_current(run.folder) else report_after(run.folder)
     if as_json:
         typer.echo(json.dumps({"folder": str(run.folder), "report": str(page) if page else None} | run.summary))
     else:
@@ -171,8 +172,8 @@ def _stopped(folder: Path | None, logs: list[str]) -> str:
     if folder is None or not RunFolder(folder).config.exists():
         return "stopped before the run started"
     again = f"`{' '.join(['vmcr2 train --resume --out', str(folder), *(f'--log {name}' for name in logs)])}`"
-    checkpoint = RunFolder(folder).checkpoint
-    if not checkpoint.exists():
+    checkpoint = find_checkpoint(RunFolder(folder))
+    if checkpoint is None:
         return f"stopped before the first checkpoint (checkpoint_seconds): {again} starts again from the first epoch"
     position = read_position(checkpoint)
     if position.spent:
@@ -252,7 +253,7 @@ def _other_settings(out: Path) -> UserError:
 def _extended(folder: RunFolder, config: Config, epochs: int) -> Config:
     """The configuration of a run that goes on to so many epochs, which must be more than it has."""
     if epochs == config.optim.epochs and is_finished(folder, config):
-        done = folder.read_summary()["epochs"]
+        done = folder.read_summary().get("epochs", epochs)
         if done < epochs:
             raise UserError(
                 f"{folder.path} stopped by itself after epoch {done} of {epochs}: give --epochs above {epochs}"

@@ -12,11 +12,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-from torch import Tensor
 
 from .._shared import UserError, listed
 from ..data import Block
-from ..inference import Answers, check_output, rows_file, save_features, second_choice, write_sheet
+from ..inference import TopAnswers, check_output, rows_file, save_features, write_sheet
 from ..runs import Run, load_run
 from ._own import progress_bar
 
@@ -31,6 +30,7 @@ Refuse = Annotated[
     typer.Option(metavar="RATE", help="Refuse what is foreign, at this false-alarm rate: 0.05 is one known in 20."),
 ]
 _SHOWN = 50
+_MOST_TOP = 100
 _UNREADABLE = 1
 
 
@@ -41,6 +41,9 @@ def predict(
         Path | None, typer.Option("-o", "--out", help="A .csv, .jsonl or .parquet file; by default the screen.")
     ] = None,
     refuse: Refuse = None,
+    top: Annotated[
+        int, typer.Option(metavar="N", help="Name the N likeliest classes; from the third on as choice_3, …")
+    ] = 2,
     device: Device = "auto",
     force: Force = False,
 ) -> None:
@@ -54,16 +57,19 @@ def predict(
     vmcr2 predict runs/mine new.jpg                      on the screen
     vmcr2 predict runs/mine photos more/*.png -o out.csv
     vmcr2 predict runs/mine photos --refuse 0.05 -o out.parquet
+    vmcr2 predict runs/mine photos --top 5 -o out.csv    the five likeliest classes
     vmcr2 predict runs/flowers new.csv -o out.jsonl      rows, for a run on a table
     """
     if out is not None:
         check_output(out, (".csv", ".jsonl", ".parquet"), force=force)
+    if not 1 <= top <= _MOST_TOP:
+        raise UserError(f"--top must lie between 1 and {_MOST_TOP}, got {top}")
     loaded = load_run(run, device=device)
     threshold = None if refuse is None else loaded.threshold(refuse)
     reading = _Reading(loaded, inputs)
     _say_if_uncalibrated(loaded)
     columns = (
-        _columns(loaded, block.names, loaded.answers_of(loaded.features_of(block.inputs)), threshold)
+        _columns(loaded, block.names, loaded.top_answers_of(loaded.features_of(block.inputs), top), threshold)
         for block in reading.blocks("predicting")
     )
     if out is None:
@@ -180,25 +186,23 @@ class _Reading:
             raise typer.Exit(_UNREADABLE)
 
 
-def _columns(run: Run, names: list[str], answers: Answers, threshold: float | None) -> dict[str, list[Any]]:
+def _columns(run: Run, names: list[str], answers: TopAnswers, threshold: float | None) -> dict[str, list[Any]]:
     """The columns of an answer, by name. Without calibration there are no probabilities."""
-    calibrated, next_best = run.confidence is not None, second_choice(answers)
-    likeliest, second = ([run.class_names[at] for at in which.tolist()] for which in (answers.labels, next_best))
+    likeliest, *others = ([run.class_names[at] for at in column] for column in answers.labels.T.tolist())
     nothing = [None] * len(names)
-
-    def probability(of: Tensor) -> list[Any]:
-        return _rounded(answers.probabilities.gather(1, of[:, None])[:, 0]) if calibrated else nothing
-
+    calibrated = run.confidence is not None
+    sure = [_rounded(column) if calibrated else nothing for column in answers.probabilities.T]
     columns: dict[str, list[Any]] = {"input": names, "class": likeliest}
     if threshold is not None:
         refused = (answers.novelty.double() > threshold).tolist()
         columns["class"] = [None if out else name for name, out in zip(likeliest, refused, strict=True)]
         columns |= {"refused": refused, "likeliest": likeliest}
+    columns["probability"] = sure[0]
+    for place, (other, probability) in enumerate(zip(others, sure[1:], strict=True), 2):
+        title = "second" if place == 2 else f"choice_{place}"
+        columns |= {title: other, f"{title}_probability": probability}
     return columns | {
-        "probability": probability(answers.labels),
-        "second": second,
-        "second_probability": probability(next_best),
-        "residual": _rounded(answers.residuals.gather(1, answers.labels[:, None])[:, 0]),
+        "residual": _rounded(answers.residuals[:, 0]),
         "novelty": _rounded(answers.novelty) if run.has_novelty else nothing,
     }
 

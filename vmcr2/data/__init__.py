@@ -4,8 +4,10 @@ from ._augment import augment_crop, augment_resized_crop, flip_only, normalize, 
 from ._catalogue import DATASETS, DataInfo, describe as describe
 from ._check_folder import check_folder as check_folder
 from ._check_table import check_table as check_table
+from ._class_batches import ClassBatches as ClassBatches, ClassBatchSampler
 from ._dataset import from_dataset
 from ._errors import DataError
+from ._example import Example as Example, write_example as write_example
 from ._findings import Findings as Findings
 from ._folder import from_folder
 from ._from_arrays import from_arrays
@@ -19,6 +21,7 @@ from ._holdout import (
     stratified as stratified,
     with_label_noise as with_label_noise,
 )
+from ._memory import free_memory as free_memory
 from ._new_pictures import (
     Block as Block,
     Form as Form,
@@ -52,4 +55,4 @@ from ._workers import Progress as Progress
 
 __all__ = ["DATASETS", "DataError", "DataInfo", "Preparation", "Source", "Split", "open_data", "pack", "verify"]
 __all__ += ["from_arrays", "from_dataset", "from_folder", "from_table"]
-__all__ += ["augment_crop", "augment_resized_crop", "flip_only", "normalize", "plain"]
+__all__ += ["ClassBatchSampler", "augment_crop", "augment_resized_crop", "flip_only", "normalize", "plain"]

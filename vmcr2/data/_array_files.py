@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +11,7 @@ from numpy.typing import NDArray
 
 from .._shared import did_you_mean, listed
 from ._errors import DataError
+from ._numpy_files import ArchiveOfArrays, is_archive, open_arrays, read_array
 
 _INPUTS = ("x", "inputs", "features", "data", "embeddings")
 _LABELS = ("y", "labels", "label")
@@ -37,7 +36,7 @@ class ArrayFile(NamedTuple):
 
 def read_npy(path: Path, label: str | None) -> ArrayFile:
     """One 2-D array whose column ``label`` has the classes; the last one by default."""
-    array = _loaded(path)
+    array = read_array(path)
     if array.ndim != 2 or array.shape[1] < 2:
         raise DataError(
             f"{path} holds an array of shape {array.shape}: it needs rows and at least two columns, one of them with "
@@ -59,11 +58,8 @@ def read_npy(path: Path, label: str | None) -> ArrayFile:
 
 def read_npz(path: Path, label: str | None) -> ArrayFile:
     """A 2-D array and its labels, or x_train, y_train, x_test and y_test, perhaps with x_val and y_val."""
-    archive = _loaded(path)
-    if isinstance(archive, np.ndarray):
-        raise DataError(f"{path} holds one array, not an archive of arrays: call it .npy")
-    with archive:
-        names = list(archive.files)
+    with open_arrays(path) as archive:
+        names = archive.names
         lower = {name.lower(): name for name in names}
         if "x_train" in lower and "y_train" in lower:
             return _split(path, archive, lower)
@@ -78,34 +74,34 @@ def read_npz(path: Path, label: str | None) -> ArrayFile:
 
 def read_inputs(path: Path) -> NDArray[Any]:
     """The rows of a file without regard to labels: a .npy's 2-D array, or the inputs among a .npz's arrays."""
-    found = _loaded(path)
-    if isinstance(found, np.ndarray):
-        if found.ndim != 2:
-            raise DataError(f"{path} holds an array of shape {found.shape}: it needs rows × columns")
-        return found
-    with found:
-        return _member(path, found, _inputs(path, found, list(found.files)))
+    if is_archive(path):
+        with open_arrays(path) as archive:
+            return archive.read(_inputs(path, archive, archive.names))
+    found = read_array(path)
+    if found.ndim != 2:
+        raise DataError(f"{path} holds an array of shape {found.shape}: it needs rows × columns")
+    return found
 
 
-def _split(path: Path, archive: Any, lower: Mapping[str, str]) -> ArrayFile:
+def _split(path: Path, archive: ArchiveOfArrays, lower: Mapping[str, str]) -> ArrayFile:
     parts = {}
     for part in ("train", "val", "test"):
-        pair = [lower.get(f"{letter}_{part}") for letter in "xy"]
-        if None in pair and pair != [None, None]:
+        inputs, labels = (lower.get(f"{letter}_{part}") for letter in "xy")
+        if (inputs is None) != (labels is None):
             raise DataError(f"{path} has one of x_{part} and y_{part} alone: save both arrays, or none")
-        if pair[0] is not None:
-            parts[part] = _checked(path, pair[0], pair[1], archive)
+        if inputs is not None and labels is not None:
+            parts[part] = _checked(path, inputs, labels, archive)
     return ArrayFile(parts, lower["y_train"], ())
 
 
-def _inputs(path: Path, archive: Any, names: list[str]) -> str:
+def _inputs(path: Path, archive: ArchiveOfArrays, names: list[str]) -> str:
     """The name of the one 2-D array, or of the one that has a usual name."""
-    arrays = {name: _member(path, archive, name) for name in names}
-    fitting = [name for name, array in arrays.items() if array.ndim == 2]
+    arrays = {name: archive.shape(name) for name in names}
+    fitting = [name for name, shape in arrays.items() if len(shape) == 2]
     usual = [name for name in fitting if name.lower() in _INPUTS]
     if len(fitting) == 1 or len(usual) == 1:
         return fitting[0] if len(fitting) == 1 else usual[0]
-    shapes = listed((f"{name} {array.shape}" for name, array in arrays.items()), 10)
+    shapes = listed((f"{name} {shape}" for name, shape in arrays.items()), 10)
     if fitting:
         raise DataError(f"{path} has several 2-D arrays, {shapes}: call the inputs x")
     raise DataError(
@@ -114,8 +110,8 @@ def _inputs(path: Path, archive: Any, names: list[str]) -> str:
     )
 
 
-def _checked(path: Path, inputs: str, labels: Any, archive: Any) -> Labelled:
-    x, y = _member(path, archive, inputs), _member(path, archive, labels)
+def _checked(path: Path, inputs: str, labels: str, archive: ArchiveOfArrays) -> Labelled:
+    x, y = archive.read(inputs), archive.read(labels)
     if x.ndim != 2:
         raise DataError(
             f"the array {inputs} of {path} has the shape {x.shape}: it needs rows × columns; "
@@ -130,29 +126,3 @@ def _checked(path: Path, inputs: str, labels: Any, archive: Any) -> Labelled:
     if len(x) != len(y):
         raise DataError(f"{path} has {len(x)} rows in {inputs} but {len(y)} labels in {labels}: save one label per row")
     return Labelled(x, y)
-
-
-def _loaded(path: Path) -> Any:
-    try:
-        return np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(_why(path, str(path), error)) from error
-
-
-def _member(path: Path, archive: Any, name: str) -> NDArray[Any]:
-    try:
-        return np.asarray(archive[name])
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(_why(path, f"the array {name} of {path}", error)) from error
-
-
-def _why(path: Path, what: str, error: Exception) -> str:
-    if "allow_pickle" in str(error) and "Object arrays" in str(error):
-        return (
-            f"{what} holds Python objects, which are never loaded because they can run code: "
-            "save plain numbers, or text with astype(str)"
-        )
-    if path.stat().st_size == 0:
-        return f"{path} is empty: write it again"
-    reason = "it is not an array that NumPy wrote" if "pickle" in str(error) else str(error)
-    return f"{what} cannot be read ({reason}): write it again with numpy.save{'z' if path.suffix == '.npz' else ''}"

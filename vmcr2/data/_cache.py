@@ -79,7 +79,7 @@ class Entry:
             return None
         reader = StoredPictures(self.file(plan), self.root)
         if strict:
-            for name, reason in json.loads(reader.metadata["notes"])["first_broken"]:
+            for name, reason in reader.notes["first_broken"]:
                 raise _broken(self.root / name, reason)
         return reader, plan
 
@@ -164,7 +164,7 @@ class _Packing:
                 PictureFile(temporary, plan.shape, expected, reserve=2 * len(json.dumps(names)) + 16384) as file,
             ):
                 kept = self._write_rows(file, plan, confirms, survey, broken)
-                if confirms is not None and not confirms(survey):
+                if confirms is not None and not (survey.sizes and confirms(survey)):
                     raise _GuessedWrongError
                 about = {
                     "broken": len(broken),
@@ -204,6 +204,11 @@ class _Packing:
                         raise _GuessedWrongError
                 if isinstance(seen, str) or len(pixels) != row_bytes:
                     reason = seen if isinstance(seen, str) else "it has changed while it was read"
+                    if not os.path.exists(self.entry.root / one.path):  # all of them, if a disk was taken away
+                        raise DataError(
+                            f"{self.entry.root / one.path} is gone: it was removed while the pictures were packed; "
+                            "start again"
+                        )
                     if self.strict:
                         raise _broken(self.entry.root / one.path, reason)
                     broken.append((one.path, reason))
@@ -243,8 +248,13 @@ def _broken(path: Path, reason: str) -> DataError:
 
 def _write_broken(path: Path, broken: list[tuple[str, str]]) -> None:
     with atomic(path) as temporary:
-        lines = "".join(f"{name}\t{reason}\n" for name, reason in broken)
+        lines = "".join(f"{_one_line(name)}\t{_one_line(reason)}\n" for name, reason in broken)
         temporary.write_text(lines, encoding="utf-8", errors="backslashreplace")
+
+
+def _one_line(text: str) -> str:
+    """Names of files may have line ends."""
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
 def _remove_half_files(place: Path) -> None:

@@ -26,6 +26,8 @@ class DataInfo:
     """published md5 of raw files, by file name or by folder/name"""
     content: str | None = None
     """``Source.checksum`` of the published data: computed from files whose published md5 matched"""
+    splits: Mapping[str, str] = field(default_factory=dict)
+    """the same for "train" and "test" alone"""
 
 
 def _idx_md5(*digests: str) -> dict[str, str]:
@@ -64,6 +66,10 @@ _ALL = (
             "ec29112dd5afa0611ce80d1b7f02629c",
         ),
         content="dbb9255fe410e6a25ce67b0aaaea6e2a23586ceee4456339763033ce03d561c3",
+        splits={
+            "train": "71d3be42f93ad20da73bb4a9744d0bebdaa6832be56dc010e21940e72c4c8b1e",
+            "test": "4718853ea946af656684509414983beff2e65cf414265c27966161014c003b8b",
+        },
     ),
     DataInfo(
         "fashion-mnist",
@@ -116,6 +122,10 @@ _ALL = (
             "cifar-100-python/test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
         },
         content="047d7022bd39cd5e7f710bc0d60e81ff9a55b2498df082bd86a1e85582beb35a",
+        splits={
+            "train": "f317bded07d1d3a909562a1178725e166e72f0c555c98e0a08304de390c326c2",
+            "test": "c4e5d0f8abe8dec50f355ad5e622c815abd93293ca7b5ab9fd56af32924c2061",
+        },
     ),
     DataInfo(
         "tiny-imagenet",

@@ -9,9 +9,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ._archive import Archive, top_folder
 from ._catalogue import DataInfo
 from ._errors import DataError
-from ._files import Archive, Folder, top_folder
+from ._files import Folder
+from ._known_reader import KnownReader
 from ._pickles import read_pickle
 from ._split import Part, Reader, Split, make_split
 
@@ -91,12 +93,11 @@ def open_archive(info: DataInfo, path: Path) -> Reader:
     raise DataError(f"{path} holds {top or 'nothing'}, which is not {info.title}: name another file")
 
 
-class CifarReader(Reader):
+class CifarReader(KnownReader):
     """One layout in one place."""
 
     def __init__(self, info: DataInfo, layout: Layout, files: Folder | Archive) -> None:
-        super().__init__(files.path, _class_names(layout, files), info.image_shape)
-        self.info = info
+        super().__init__(info, files.path, _class_names(layout, files))
         self.layout = layout
         self.files = files
 
@@ -111,11 +112,11 @@ class CifarReader(Reader):
             batches.append(make_split(images, labels, self.info.image_shape, len(self.class_names), where))
         return _joined(batches)
 
-    def raw_files(self) -> dict[str, Path]:
+    def raw_files(self, part: Part | None = None) -> dict[str, Path]:
         """The archive, or the folder's files."""
         if isinstance(self.files, Archive):
             return {self.layout.archive: self.files.path}
-        names = [name for part in self.layout.parts.values() for name in part]
+        names = [name for own, files in self.layout.parts.items() for name in files if part in (None, own)]
         paths = {f"{self.layout.folder}/{name}": self.files.path / name for name in names}
         return {name: path for name, path in paths.items() if path.is_file()}
 
@@ -125,7 +126,8 @@ def _joined(batches: list[Split]) -> Split:
 
 
 def _class_names(layout: Layout, files: Folder | Archive) -> tuple[str, ...]:
-    (data,) = files.read([layout.names])
+    # not whole: reading images checks the rest of the archive
+    (data,) = files.read([layout.names], whole=False)
     where = files.label(layout.names)
     if layout.label_bytes:
         names: object = [line.strip() for line in data.decode("utf-8", "replace").splitlines() if line.strip()]

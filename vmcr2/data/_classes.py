@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from ._columns import Column
 from ._errors import DataError
 from ._holdout import drawn_test_set
 
+_CONTROLS = ("Cc", "Cs")  # line ends, escape sequences; halves of characters, which no encoding has
 _FEW = 10  # classes of one row that a small table may have by chance
 
 
@@ -54,6 +56,13 @@ def class_names_of(texts: Iterable[str], what: str) -> tuple[str, ...]:
         return tuple(sorted(sizes, key=int))
     except ValueError:
         return tuple(sorted(sizes))
+
+
+def refuse_controls(names: Iterable[str], where: object) -> None:
+    """An error for a class name that cannot be printed: control characters can rewrite what a terminal shows."""
+    for name in names:
+        if any(unicodedata.category(sign) in _CONTROLS for sign in name):
+            raise DataError(f"{where} has a class whose name has a control character, {name[:100]!a}: rename it")
 
 
 def class_numbers(texts: Sequence[str], names: Sequence[str], what: str) -> Tensor:

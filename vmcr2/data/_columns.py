@@ -21,6 +21,8 @@ from ._errors import DataError
 Kind = Literal["number", "boolean", "text", "date", "other"]
 MISSING = frozenset({"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null"})
 """Texts that stand for a missing value."""
+MOST_COLUMNS = 1_000_000
+"""Of a table."""
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 _TRUTH = {"true": 1.0, "false": 0.0}
 _TIME = r"([ T]\d{1,2}:\d{2}.*)?"

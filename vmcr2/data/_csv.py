@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import csv
+import io
 import itertools
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ._columns import DECIMAL_COMMA, MISSING, Column, from_texts, numbers_of, refuse_twins
+from ._columns import DECIMAL_COMMA, MISSING, MOST_COLUMNS, Column, from_texts, numbers_of, refuse_twins
 from ._errors import DataError
+from ._regular import open_regular
 
 _DELIMITERS = (",", ";", "\t", "|")
 _SAMPLE = 1000  # rows that decide on delimiter and names
 _BLOCK = 10_000  # rows that are texts at a time: a text takes ten times the memory of a number
+_CELLS = 1_000_000  # fewer rows, if they have many cells
+MOST_LINE = 1 << 24
+"""Characters of a line: a file without line ends is no table, and must not fill the memory."""
 
 
 def read_csv(path: Path, as_text: Collection[str] = ()) -> tuple[dict[str, Column], list[str]]:
     """The columns by name, and notes. Columns ``as_text`` stay texts, even if all of them are numbers."""
     delimiter = _delimiter(path)
-    sample = list(itertools.islice(_rows(path, delimiter), _SAMPLE))
+    sample = next(_blocks(path, delimiter, False, _SAMPLE), [])
     if not sample:
         raise DataError(f"{path} is empty: name a file with a line of column names and rows below it")
     named = not _is_data(sample)
@@ -48,12 +54,12 @@ def _rows(path: Path, delimiter: str) -> Iterator[list[str]]:
     """All lines as cells; empty lines are skipped."""
     width, reader = 0, None
     try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            reader = csv.reader(stream, delimiter=delimiter, skipinitialspace=True)
+        with _text(path) as stream:
+            reader = csv.reader(_lines(stream, path), delimiter=delimiter, skipinitialspace=True)
             for row in reader:
                 if not row or (len(row) == 1 and not row[0].strip()):
                     continue
-                width = width or len(row)
+                width = width or _checked_width(len(row), path)
                 if len(row) != width:
                     raise DataError(
                         f"line {reader.line_num} of {path} has {_cells(len(row))}, but the first line has {width}: "
@@ -70,11 +76,35 @@ def _rows(path: Path, delimiter: str) -> Iterator[list[str]]:
         raise DataError(f"{path} cannot be read ({error.strerror}): change its permissions") from error
 
 
+def _text(path: Path) -> TextIO:
+    return io.TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="")
+
+
+def _lines(stream: TextIO, path: Path) -> Iterator[str]:
+    for number in itertools.count(1):
+        line = stream.readline(MOST_LINE)
+        if not line:
+            return
+        if len(line) == MOST_LINE:
+            raise DataError(
+                f"line {number} of {path} has more than {MOST_LINE:,} characters: it is no table; save it again"
+            )
+        yield line
+
+
+def _checked_width(cells: int, path: Path) -> int:
+    if cells > MOST_COLUMNS:
+        raise DataError(
+            f"{path} has {cells} columns, and a table may have {MOST_COLUMNS}: use fewer, or save a .npz file"
+        )
+    return cells
+
+
 def _delimiter(path: Path) -> str:
     """The one that cuts most lines of the beginning into as many cells as the first line; a comma if none does."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            lines = [line for line in itertools.islice(stream, 50) if line.strip()]
+        with _text(path) as stream:
+            lines = [line for line in itertools.islice(_lines(stream, path), 50) if line.strip()]
     except UnicodeDecodeError:
         return ","  # the reader says what is wrong
     except OSError as error:
@@ -144,9 +174,15 @@ def _texts(path: Path, delimiter: str, named: bool, wanted: Sequence[int]) -> di
     return found
 
 
-def _blocks(path: Path, delimiter: str, named: bool) -> Iterator[list[list[str]]]:
-    rows = itertools.islice(_rows(path, delimiter), int(named), None)
-    while block := list(itertools.islice(rows, _BLOCK)):
+def _blocks(path: Path, delimiter: str, named: bool, most: int = _BLOCK) -> Iterator[list[list[str]]]:
+    """Rows in lists of bounded memory; ``named`` leaves the first one out."""
+    block: list[list[str]] = []
+    for row in itertools.islice(_rows(path, delimiter), int(named), None):
+        block.append(row)
+        if len(block) >= most or len(block) * len(row) >= _CELLS:
+            yield block
+            block = []
+    if block:
         yield block
 
 

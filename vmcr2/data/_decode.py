@@ -13,10 +13,10 @@ import io
 import json
 import os
 import signal
+import stat
 import sys
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from PIL import Image, TiffImagePlugin, UnidentifiedImageError
@@ -100,12 +100,22 @@ def decode_bytes(content: bytes, task: Task) -> bytes:
 def _decode_or_say_why_not(path: str, task: Task) -> tuple[Seen | str, bytes]:
     try:
         # as a stream: Pillow maps an uncompressed TIFF that it opens by name, and mixes up its rows if EXIF turns it
-        with open(path, "rb") as stream:
+        with _opened(path) as stream:
             return _with_reasons(stream, path, task)
     except BrokenError as error:
         return str(error), b""
     except Exception as error:  # of open: the file is gone, or may not be read
         return _reason(error), b""
+
+
+def _opened(path: str) -> io.BufferedReader:
+    """A regular file: a named pipe would make us wait, and a device may never end. As ``_regular`` does it."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    stream = os.fdopen(handle, "rb")
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        stream.close()
+        raise BrokenError("it is no regular file but a named pipe or a device")
+    return stream
 
 
 def _with_reasons(stream: BinaryIO, path: str, task: Task) -> tuple[Seen, bytes]:
@@ -227,13 +237,13 @@ def _orientation(picture: Image.Image) -> int:
 
 def _orientation_in_header(picture: Image.Image, path: str) -> int:
     """The same without decoding. Pillow decodes a whole PNG in search of EXIF, which may follow the pixels."""
-    if picture.format == "PNG" and "exif" not in picture.info and path and not _png_has_exif(Path(path)):
+    if picture.format == "PNG" and "exif" not in picture.info and path and not _png_has_exif(path):
         return 1
     return _orientation(picture)
 
 
-def _png_has_exif(path: Path) -> bool:
-    with path.open("rb") as stream:
+def _png_has_exif(path: str) -> bool:
+    with _opened(path) as stream:
         stream.seek(8)
         while len(head := stream.read(8)) == 8:
             if head[4:] == b"eXIf":
@@ -260,7 +270,8 @@ def _from_16_bits(picture: Image.Image) -> Image.Image:
 
 def _digests(path: str, picture: Image.Image) -> bytes:
     """32 + 32 bytes. The mode does not count: a grey picture saved as RGB is the same picture."""
-    content = hashlib.sha256(Path(path).read_bytes()).digest()
+    with _opened(path) as stream:
+        content = hashlib.file_digest(stream, "sha256").digest()
     upright = plain(picture, 3)
     return content + hashlib.sha256(repr(upright.size).encode() + upright.tobytes()).digest()
 

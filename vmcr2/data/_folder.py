@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import torch
@@ -133,7 +132,7 @@ def _notes_of_tree(tree: Tree, parts: dict[Part, list[Picture]], test_share: flo
 
 def _notes_of_packing(reader: StoredPictures, plan: Plan) -> list[str]:
     notes = []
-    about = json.loads(reader.metadata["notes"])
+    about = reader.notes
     if plan.fit != "exact":
         notes.append(f"Pictures are stored as {plan.shape[1]}×{plan.shape[2]} ({plan.fit}).")
     if about["broken"]:

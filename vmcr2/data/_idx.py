@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ._catalogue import DATASETS, DataInfo
 from ._errors import DataError
 from ._files import md5, read_bytes, read_gzip
+from ._known_reader import KnownReader
 from ._split import Part, Reader, Split, make_split
 
 _STEMS: dict[Part, str] = {"train": "train", "test": "t10k"}
@@ -39,12 +40,11 @@ def find_idx(info: DataInfo, folder: Path) -> Reader | None:
     return IdxReader(info, folder)
 
 
-class IdxReader(Reader):
+class IdxReader(KnownReader):
     """Four files: images and labels of two splits."""
 
     def __init__(self, info: DataInfo, folder: Path) -> None:
-        super().__init__(folder, _CLASS_NAMES[info.name], info.image_shape)
-        self.info = info
+        super().__init__(info, folder, _CLASS_NAMES[info.name])
         self.folder = folder
 
     def load(self, part: Part) -> Split:
@@ -55,9 +55,10 @@ class IdxReader(Reader):
         labels = read_idx(_locate(self.folder, stem, "labels", 1), ())
         return make_split(images, labels, self.info.image_shape, self.info.classes, str(path))
 
-    def raw_files(self) -> dict[str, Path]:
+    def raw_files(self, part: Part | None = None) -> dict[str, Path]:
         """The gzipped files. For unpacked ones no md5 is published."""
-        return {name: self.folder / name for name in self.info.md5 if (self.folder / name).is_file()}
+        names = [name for name in self.info.md5 if part is None or name.startswith(_STEMS[part])]
+        return {name: self.folder / name for name in names if (self.folder / name).is_file()}
 
 
 def read_idx(path: Path, item: tuple[int, ...]) -> NDArray[np.uint8]:

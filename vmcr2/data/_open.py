@@ -9,6 +9,7 @@ from typing import Any
 
 from ._errors import DataError
 from ._folder import from_folder
+from ._regular import check_regular
 from ._settings import FOLDER, OWN, TABLE, DataSettings
 from ._source import Source
 from ._sources import open_data
@@ -39,6 +40,8 @@ def open_own(
         return from_folder(place, image_size=size, **how, **split, strict=strict, progress=progress)
     if place.is_file():
         return from_table(place, given.get("label"), test=given.get("test_path"), **split)
+    if place.exists():
+        check_regular(place)  # says what it is instead
     raise DataError(f"there is no folder or file {path}: check the path")
 
 

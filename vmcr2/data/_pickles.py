@@ -1,45 +1,43 @@
 """Reads the pickles of CIFAR's python layout without running anything that they name.
 
-A pickle is a program: it names functions, and Python's loader imports and calls them. Here the few names that arrays
-need stand for harmless look-alikes, so a pickle can call neither numpy nor anything else. Every other name is refused
-before it is imported.
+A pickle is a program: it names functions, and Python's loader imports and calls them. Here :mod:`._pickle_machine`
+follows the instructions, and the few names that arrays need stand for harmless look-alikes, so a pickle can call
+neither numpy nor anything else. Every other name is refused; nothing is imported.
 """
 
 from __future__ import annotations
 
-import io
-import pickle
-from collections.abc import Callable
-from typing import NoReturn
+import pickle  # noqa: F401 - of the doctest
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ._errors import DataError
+from ._pickle_machine import DamagedError, Machine, RefusedError
 
 _DTYPES = frozenset(("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"))
-
-
-class _RefusedError(Exception):
-    """The pickle asks for more than data."""
+_NDARRAY, _DTYPE, _RECONSTRUCT, _FROM_BUFFER, _ENCODE = "ndarray", "dtype", "reconstruct", "frombuffer", "encode"
 
 
 class _Name:
-    """A name that a pickle may use. It may be callable, and it cannot be changed."""
+    """A name that a pickle may use; ``what`` says for what."""
 
-    __slots__ = ("_call",)
+    __slots__ = ("what",)
 
-    def __init__(self, call: Callable[..., object] | None = None) -> None:
-        self._call = call
+    def __init__(self, what: str) -> None:
+        self.what = what
 
-    def __call__(self, *arguments: object) -> object:
-        if self._call is None:
-            raise _RefusedError("calls a type that is only data")
-        return self._call(*arguments)
 
-    def __setstate__(self, state: object) -> NoReturn:
-        # the BUILD instruction would otherwise set attributes, and so replace what later pickles call
-        raise _RefusedError("changes a function")
+_ADMITTED = {
+    ("numpy", "ndarray"): _Name(_NDARRAY),
+    ("numpy", "dtype"): _Name(_DTYPE),
+    ("numpy.core.multiarray", "_reconstruct"): _Name(_RECONSTRUCT),  # numpy 1, and Python 2
+    ("numpy._core.multiarray", "_reconstruct"): _Name(_RECONSTRUCT),  # numpy 2
+    ("numpy.core.numeric", "_frombuffer"): _Name(_FROM_BUFFER),  # protocol 5, numpy 1
+    ("numpy._core.numeric", "_frombuffer"): _Name(_FROM_BUFFER),
+    ("_codecs", "encode"): _Name(_ENCODE),  # how protocols below 3 write bytes
+}
 
 
 class _DType:
@@ -47,18 +45,18 @@ class _DType:
 
     __slots__ = ("code", "order")
 
-    def __init__(self, code: object, *_: object) -> None:
-        text = code.decode("ascii", "replace") if isinstance(code, bytes) else code
+    def __init__(self, code: object) -> None:
+        text = _ascii(code)
         if text not in _DTYPES:
-            raise _RefusedError(f"has an array of type {code!r}")
-        self.code, self.order = str(text), "="
+            raise RefusedError(f"has an array of type {text[:20]!r}")
+        self.code, self.order = text, "="
 
-    def __setstate__(self, state: object) -> None:
-        order = state[1] if isinstance(state, tuple) and len(state) >= 2 else None
-        order = order.decode("ascii", "replace") if isinstance(order, bytes) else order
+    def fill(self, state: object) -> None:
+        """With the byte order of numpy's state."""
+        order = _ascii(state[1]) if isinstance(state, tuple) and len(state) >= 2 else ""
         if order not in ("<", ">", "|", "="):
-            raise _RefusedError("has an array of an unknown byte order")
-        self.order = str(order)
+            raise RefusedError("has an array of an unknown byte order")
+        self.order = order
 
 
 class _Array:
@@ -69,54 +67,67 @@ class _Array:
     def __init__(self) -> None:
         self.value: NDArray[np.generic] | None = None
 
-    def __setstate__(self, state: object) -> None:
-        if not isinstance(state, tuple) or len(state) != 5:
-            raise _RefusedError("has an array whose state is not numpy's")
-        _, shape, dtype, fortran, raw = state
-        self.value = _array(raw, dtype, shape, "F" if fortran else "C")
+
+def _ascii(value: object) -> str:
+    if isinstance(value, bytes):
+        return value[:100].decode("ascii", "replace")
+    return value if isinstance(value, str) else "?"
 
 
-def _array(raw: object, dtype: object, shape: object, order: object) -> NDArray[np.generic]:
-    data = raw.encode("latin1") if isinstance(raw, str) else raw  # Python 2 wrote bytes as str
-    if not isinstance(data, (bytes, bytearray)) or not isinstance(dtype, _DType) or not isinstance(shape, tuple):
-        raise _RefusedError("has an array that is not numbers in memory")
-    if not all(type(size) is int and size >= 0 for size in shape) or order not in ("C", "F"):
-        raise _RefusedError("has an array of an impossible shape")
-    # a shape that does not fit the bytes is reshape's error
-    return np.frombuffer(data, np.dtype(dtype.order + dtype.code)).reshape(shape, order="F" if order == "F" else "C")
+class _Reading:
+    """What the names do, for one pickle; it counts the bytes that they make."""
 
+    def __init__(self, size: int) -> None:
+        self._room = 2 * size + 1024  # every byte of an honest pickle is encoded once, as two if it is high
 
-def _from_buffer(raw: object, dtype: object, shape: object, order: object) -> _Array:
-    result = _Array()
-    result.value = _array(raw, dtype, shape, order)
-    return result
-
-
-def _encode(text: object, encoding: object = "") -> bytes:
-    if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
-        raise _RefusedError("encodes text in a way arrays do not need")
-    return text.encode("latin1")
-
-
-_NDARRAY = _Name()
-_RECONSTRUCT = _Name(lambda *_: _Array())
-_FROM_BUFFER = _Name(_from_buffer)
-_ADMITTED = {
-    ("numpy", "ndarray"): _NDARRAY,
-    ("numpy", "dtype"): _Name(_DType),
-    ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,  # numpy 1, and Python 2
-    ("numpy._core.multiarray", "_reconstruct"): _RECONSTRUCT,  # numpy 2
-    ("numpy.core.numeric", "_frombuffer"): _FROM_BUFFER,  # protocol 5, numpy 1
-    ("numpy._core.numeric", "_frombuffer"): _FROM_BUFFER,
-    ("_codecs", "encode"): _Name(_encode),  # how protocols below 3 write bytes
-}
-
-
-class _Unpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str, /) -> object:
+    def named(self, module: str, name: str) -> object:
+        """What stands for a name."""
         if (module, name) not in _ADMITTED:
-            raise _RefusedError(f"names {module}.{name}")
+            raise RefusedError(f"names {module[:100]}.{name[:100]}")
         return _ADMITTED[module, name]
+
+    def called(self, function: object, arguments: tuple[Any, ...]) -> object:
+        """What numpy's function would make."""
+        what = function.what if isinstance(function, _Name) else None
+        if what == _DTYPE and arguments:
+            return _DType(arguments[0])
+        if what == _RECONSTRUCT:
+            return _Array()
+        if what == _FROM_BUFFER and len(arguments) == 4:
+            result = _Array()
+            result.value = self._array(*arguments)
+            return result
+        if what == _ENCODE and arguments and arguments[1:] in (("latin1",), ("latin-1",)):
+            return self._encoded(arguments[0])
+        raise RefusedError("calls something in a way arrays do not need")
+
+    def built(self, target: object, state: object) -> None:
+        """Fill an array or a dtype."""
+        if isinstance(target, _DType):
+            target.fill(state)
+        elif isinstance(target, _Array) and isinstance(state, tuple) and len(state) == 5:
+            _, shape, dtype, fortran, raw = state
+            target.value = self._array(raw, dtype, shape, "F" if fortran is True or fortran == 1 else "C")
+        else:
+            raise RefusedError("changes something that is no array of numpy's")
+
+    def _encoded(self, text: object) -> bytes:
+        if not isinstance(text, str):
+            raise RefusedError("encodes something that is no text")
+        self._room -= len(text)  # the same text may be encoded again and again by three bytes each time
+        if self._room < 0:
+            raise RefusedError("encodes more than it holds")
+        return text.encode("latin1")
+
+    def _array(self, raw: object, dtype: object, shape: object, order: object) -> NDArray[np.generic]:
+        data = self._encoded(raw) if isinstance(raw, str) else raw  # Python 2 wrote bytes as str
+        if not isinstance(data, bytes | bytearray) or not isinstance(dtype, _DType) or not isinstance(shape, tuple):
+            raise RefusedError("has an array that is not numbers in memory")
+        if not all(type(size) is int and 0 <= size <= len(data) for size in shape) or order not in ("C", "F"):
+            raise RefusedError("has an array of an impossible shape")
+        # a shape that does not fit the bytes is reshape's error
+        flat = np.frombuffer(data, np.dtype(dtype.order + dtype.code))
+        return flat.reshape(shape, order="F" if order == "F" else "C")
 
 
 def read_pickle(data: bytes, where: str) -> dict[str, object]:
@@ -128,14 +139,13 @@ def read_pickle(data: bytes, where: str) -> dict[str, object]:
     Traceback (most recent call last):
     vmcr2.data._errors.DataError: here names builtins.print, which is not data: do not trust it, fetch the file again
     """
+    reading = _Reading(len(data))
     try:
-        # latin1 keeps every byte of a Python 2 string, the only kind the published files have
-        loaded = _Unpickler(io.BytesIO(data), encoding="latin1").load()
-    except _RefusedError as error:
+        loaded = Machine(reading.named, reading.called, reading.built).run(data)
+    except RefusedError as error:
         raise DataError(f"{where} {error}, which is not data: do not trust it, fetch the file again") from error
-    except Exception as error:  # a corrupt pickle can raise anything, and all of it means the same
-        reason = f"{type(error).__name__}: {error}"
-        raise DataError(f"{where} is not a whole pickle ({reason}): fetch the file again") from error
+    except (DamagedError, ValueError, TypeError, OverflowError) as error:  # of pickletools, of numpy's reshape
+        raise DataError(f"{where} is not a whole pickle ({str(error)[:200]}): fetch the file again") from error
     if not isinstance(loaded, dict):
         raise DataError(f"{where} holds no dictionary, so it is not a CIFAR file: fetch the file again")
     return {

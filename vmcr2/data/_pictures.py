@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ._augment import augment_crop, augment_resized_crop, flipped, normalize, plain
+from ._mix import Kind, Mix, decide_mix, mix_pictures, mixed_memberships
 from ._resample import resample
 from ._settings import DataSettings
 from ._split import Split
@@ -30,6 +31,8 @@ class Pictures:
         """The same labels on the host, where reading them does not wait for the device."""
         self._settings = settings
         self._seed = seed
+        self.mixing = settings.mix != "none"
+        """Whether training pictures are mixed now. It may be switched between epochs."""
 
     def _placed(self, split: Split, settings: DataSettings, device: torch.device) -> Tensor:
         """The images on the device, in the size that the network sees if that is always the same."""
@@ -45,9 +48,32 @@ class Pictures:
     def expect(self, index: Tensor) -> None:
         """Likewise."""
 
-    def training_batch(self, index: Tensor, draw: Tensor) -> Tensor:
-        """The images of ``index`` (n,), augmented for the epoch ``draw``."""
-        return self._augmented(self.images, index, draw, index)
+    def training_batch(self, index: Tensor, draw: Tensor, others: Tensor | None = None) -> Tensor:
+        """The images of ``index`` (n,), augmented for the epoch ``draw``.
+
+        If pictures are mixed, each is mixed with the one before it, the first with the last; or with ``others`` (n,).
+        """
+        x = self._augmented(self.images, index, draw, index)
+        if not self.mixing:
+            return x
+        return self._mixed(
+            x, None if others is None else self._augmented(self.images, others, draw, others), index, draw
+        )
+
+    def memberships(self, index: Tensor, labels: Tensor, draw: Tensor, num_classes: int) -> Tensor:
+        """Π (n, k) of a whole batch that is mixed, from its labels (n,)."""
+        return mixed_memberships(labels, labels.roll(1), self._mix(index, draw).share, num_classes)
+
+    def _mix(self, numbers: Tensor, draw: Tensor) -> Mix:
+        return decide_mix(numbers, draw, seed=self._seed, size=self._settings.image_size, kind=self._kind)
+
+    def _mixed(self, x: Tensor, others: Tensor | None, numbers: Tensor, draw: Tensor) -> Tensor:
+        others = x.roll(1, 0) if others is None else others
+        return mix_pictures(x, others, self._mix(numbers, draw), self._kind)
+
+    @property
+    def _kind(self) -> Kind:
+        return "mixup" if self._settings.mix == "mixup" else "cutmix"
 
     def plain_batch(self, index: Tensor) -> Tensor:
         """The images of ``index`` without augmentation."""

@@ -228,6 +228,8 @@ def _useless_text(name: str, column: Column) -> str:
 def _many_texts(name: str, present: NDArray[Any], different: int) -> str:
     """Free text and ids are left out. Numbers with a mistake among them are named: they may be worth correcting."""
     strange = [text for text in present if not _is_number(text)]
+    if not strange:
+        return "numbers in the training rows, but text in others"
     if all(DECIMAL_COMMA.fullmatch(text) for text in strange):
         raise DataError(f"the column {name} writes numbers with a comma, as in {strange[0]}: write them with a point")
     if 2 * len(strange) < len(present):

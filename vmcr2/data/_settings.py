@@ -63,6 +63,9 @@ class DataSettings(Settings):
     """The smallest part of a picture that "resized-crop" may cut out."""
     flip: bool = setting(True, only_with={"augmentation": ("crop", "flip", "resized-crop")})
     """Whether the augmentation mirrors images, each with probability 1/2."""
+    mix: Literal["none", "mixup", "cutmix"] = setting("none", idle_with=_ROWS)
+    """Mix every training picture with another of its batch: "mixup" (both in the whole picture) or "cutmix" (a square
+    of the other). The picture then belongs to both classes, by their shares."""
     image_size: int = setting(8, at_least=1, idle_with=_ROWS)
     """Height and width that the network sees."""
     mean: tuple[float, ...] = setting((), idle_with=_ROWS)

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from ._classes import refuse_controls
 from ._split import Reader, Shape, Split, TrainingOnly, joint_checksum
 
 
@@ -35,6 +36,9 @@ class Source:
     """what a person should know of the reading, in sentences: skipped files, how it was split, filled gaps"""
     preparation: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
     """of a table: how a row becomes numbers, as JSON's types; a run keeps it"""
+
+    def __post_init__(self) -> None:
+        refuse_controls(self.class_names, self.path or self.title or self.name)
 
     def train(self) -> Split:
         """The training samples and labels."""

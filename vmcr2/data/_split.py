@@ -101,8 +101,8 @@ class Reader(ABC):
             self.read(part)
         return self._checksums[part]
 
-    def raw_files(self) -> dict[str, Path]:
-        """The raw files that exist, by their catalogue names, for the published md5."""
+    def raw_files(self, part: Part | None = None) -> dict[str, Path]:
+        """The raw files that exist, by their catalogue names, for the published md5; of one split, if it is named."""
         return {}
 
 

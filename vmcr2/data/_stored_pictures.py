@@ -15,10 +15,10 @@ from types import TracebackType
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 
 from ._errors import DataError
 from ._memory import free_memory
+from ._packed_file import fits_together, opened, texts_of
 from ._split import Part, Reader, Shape, Split, split_checksum
 
 FORMAT = "vmcr2-pictures-1"
@@ -109,26 +109,27 @@ class StoredPictures(Reader):
     """A file that :class:`PictureFile` wrote; ``metadata`` is what was kept there."""
 
     def __init__(self, path: Path, folder: Path) -> None:
-        try:
-            with safe_open(path, framework="pt") as handle:
-                self.metadata: dict[str, str] = handle.metadata() or {}
-                if self.metadata.get("format") != FORMAT:
-                    raise DataError(f"{path} was packed by another version: {_AGAIN}")
-                shape = tuple(handle.get_slice("train_images").get_shape()[1:])
-        except (SafetensorError, OSError) as error:
-            raise DataError(f"{path} is not a whole safetensors file ({error}): {_AGAIN}") from error
-        super().__init__(folder, tuple(json.loads(self.metadata["class_names"])), shape)
+        with opened(path, _AGAIN) as handle:
+            self.metadata: dict[str, str] = handle.metadata() or {}
+            if self.metadata.get("format") != FORMAT:
+                raise DataError(f"{path} was packed by another version: {_AGAIN}")
+            shape = tuple(handle.get_slice("train_images").get_shape()[1:])
+        class_names, notes = texts_of(self.metadata.get("class_names", "")), _notes(self.metadata)
+        if class_names is None or notes is None or len(shape) != 3 or 0 in shape:
+            raise DataError(f"{path} does not describe its pictures: {_AGAIN}")
+        super().__init__(folder, class_names, shape)
+        self.notes = notes
+        """what packing found: how many pictures are broken or moving, classes without a test picture"""
         self.file = path
         order: tuple[Part, ...] = ("train", "val", "test")
         self.parts = tuple(part for part in order if f"{part}_sha256" in self.metadata)
 
     def load(self, part: Part) -> Split:
         """A verified copy; of a split that takes more than half of the free memory, a tensor that maps the file."""
-        try:
-            with safe_open(self.file, framework="pt") as handle:
-                split = Split(handle.get_tensor(f"{part}_images"), self.labels(part))
-        except (SafetensorError, OSError) as error:
-            raise DataError(f"{self.file} cannot be read ({error}): {_AGAIN}") from error
+        with opened(self.file, _AGAIN) as handle:
+            split = Split(handle.get_tensor(f"{part}_images"), self.labels(part))
+        if not fits_together(split.images, split.labels, self.shape):
+            raise DataError(f"{self.file} has {part} tensors of the wrong shape or type: {_AGAIN}")
         if split.images.numel() > free_memory() / 2:
             # not verified: that would read all of it, and what was verified leaves the memory before it is used
             return split
@@ -144,12 +145,12 @@ class StoredPictures(Reader):
 
     def labels(self, part: Part) -> torch.Tensor:
         """The labels alone."""
-        try:
-            with safe_open(self.file, framework="pt") as handle:
-                found: torch.Tensor = handle.get_tensor(f"{part}_labels")
-                return found.clone()
-        except (SafetensorError, OSError) as error:
-            raise DataError(f"{self.file} cannot be read ({error}): {_AGAIN}") from error
+        with opened(self.file, _AGAIN) as handle:
+            found: torch.Tensor = handle.get_tensor(f"{part}_labels").clone()
+        known = found.dtype == torch.int64 and found.ndim == 1 and len(found) > 0
+        if not known or int(found.min()) < 0 or int(found.max()) >= len(self.class_names):
+            raise DataError(f"{self.file} has {part} labels outside 0..{len(self.class_names) - 1}: {_AGAIN}")
+        return found
 
     def checksum(self, part: Part) -> str:
         """The recorded one; nothing is read."""
@@ -157,6 +158,17 @@ class StoredPictures(Reader):
 
 
 _AGAIN = "remove it, and the pictures are packed again"
+
+
+def _notes(metadata: Mapping[str, str]) -> dict[str, Any] | None:
+    """What packing found; None if it is damaged."""
+    try:
+        about = json.loads(metadata.get("notes", "{}"))
+        counts = {what: int(about.get(what, 0)) for what in ("broken", "moving")}
+        broken = [(str(name), str(reason)) for name, reason in about.get("first_broken", ())]
+        return counts | {"first_broken": broken, "untested": [str(name) for name in about.get("untested", ())]}
+    except (AttributeError, ValueError, TypeError, OverflowError, RecursionError):
+        return None
 
 
 def _start(count: int, shape: Shape) -> bytes:

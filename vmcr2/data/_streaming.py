@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ._errors import DataError
 from ._pictures import Pictures
 from ._settings import DataSettings
 from ._split import Split
@@ -58,9 +59,15 @@ class StreamedPictures(Pictures):
         if self._pipe is not None:
             self._pipe.load(self.images, index)
 
-    def training_batch(self, index: Tensor, draw: Tensor) -> Tensor:
+    def training_batch(self, index: Tensor, draw: Tensor, others: Tensor | None = None) -> Tensor:
         """The images that were brought, augmented as those of ``index``."""
-        return self._augmented(self._batch, self._rows[: len(index)], draw, index)
+        if others is not None:
+            raise DataError(
+                "pictures that are streamed cannot be mixed by several processes: each has its own part of a batch. "
+                "Set stream=no, or mix=none"
+            )
+        x = self._augmented(self._batch, self._rows[: len(index)], draw, index)
+        return self._mixed(x, None, index, draw) if self.mixing else x
 
     def plain_batch(self, index: Tensor) -> Tensor:
         """The images of ``index`` without augmentation, from the host."""

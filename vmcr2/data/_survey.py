@@ -18,6 +18,7 @@ Fit = Literal["crop", "stretch", "pad"]
 LARGEST = 128
 """Pictures are stored no larger unless a person asks for it: larger ones are for networks that take days."""
 _MOST_SIDE = 4096
+_LONGEST = 1 << 24  # no picture that was decoded has a longer side
 
 
 class Plan(NamedTuple):
@@ -96,10 +97,21 @@ class Survey:
         survey = cls()
         try:
             record = json.loads(path.read_text())
-            survey.sizes.update({(width, height): count for width, height, count in record["sizes"]})
-            survey.modes.update(record["modes"])
+            sizes = {(int(width), int(height)): int(count) for width, height, count in record["sizes"]}
+            survey.sizes.update(sizes)
+            survey.modes.update({str(mode): int(count) for mode, count in record["modes"].items()})
             survey.coloured, survey.moving = int(record["coloured"]), int(record["moving"])
-        except (OSError, ValueError, KeyError, TypeError):  # it costs a minute to make again, so nobody needs to hear
+            if any(min(*size, count) < 1 or max(size) > _LONGEST for size, count in sizes.items()):
+                return None
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+        ):  # it costs a minute to make again, so nobody needs to hear
             return None
         return survey if survey.sizes else None
 

@@ -13,6 +13,7 @@ from ._columns import Column, as_columns, refuse_infinite
 from ._csv import read_csv
 from ._errors import DataError
 from ._parquet import read_parquet
+from ._regular import check_regular
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet", ".npz", ".npy")
 """Of files that :func:`from_table` reads."""
@@ -93,6 +94,7 @@ def table_path(path: Path | str) -> Path:
         raise DataError(f"{file} does not exist: correct the path")
     if file.suffix.lower() not in TABLE_SUFFIXES:
         raise DataError(f"{file} is no table that can be read: save it as one of {', '.join(TABLE_SUFFIXES)}")
+    check_regular(file)
     return file.resolve()
 
 

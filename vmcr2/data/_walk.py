@@ -90,5 +90,10 @@ def shown(names: list[str], most: int = 5) -> str:
     >>> shown(["a", "b", "c"], most=2)
     'a, b and 1 more'
     """
-    # bytes that are no UTF-8 cannot be printed
-    return listed((os.fsencode(name).decode("utf-8", "replace") for name in names), most)
+    return listed(map(_printed, names), most)
+
+
+def _printed(name: str) -> str:
+    """Bytes that are no UTF-8 cannot be printed, and control characters can rewrite what a terminal shows."""
+    text = os.fsencode(name).decode("utf-8", "replace")
+    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)

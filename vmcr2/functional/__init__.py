@@ -17,10 +17,26 @@ from ._subspaces import (
     subspace_overlap,
     subspace_residuals,
 )
+from ._top_classes import TopClasses, nearest_subspaces
 from ._variational import VariationalTerms, mismatch, variational_terms
 
 # isort: split
 # Below: for the other rooms of this package, not for users. They may change without notice.
+from ._batch_classes import BatchClasses as BatchClasses, read_batch_classes as read_batch_classes
+from ._block_latching import (
+    BLOCK_BUDGET as BLOCK_BUDGET,
+    blank_atoms as blank_atoms,
+    latch_blocks as latch_blocks,
+    latch_blocks_batches as latch_blocks_batches,
+)
+from ._blocks import (
+    BlockPrepared as BlockPrepared,
+    Blocks as Blocks,
+    block_terms as block_terms,
+    block_terms_with_gradient as block_terms_with_gradient,
+    move_blocks as move_blocks,
+    prepare_block_step as prepare_block_step,
+)
 from ._classes import (
     Classes as Classes,
     ClassGroup as ClassGroup,
@@ -29,11 +45,15 @@ from ._classes import (
     class_capacity as class_capacity,
     safe_reciprocal as safe_reciprocal,
 )
-from ._dictionary_rate import expansion_gradients as expansion_gradients
+from ._closed_form import refuse_transforms as refuse_transforms
+from ._dictionary_rate import expansion_gradients as expansion_gradients, inverse_of_sum as inverse_of_sum
 from ._eigen import add_moments as add_moments, pseudo_random as pseudo_random
 from ._inputs import (
+    LEAST as LEAST,
+    MOST as MOST,
     check_count as check_count,
     check_features as check_features,
+    check_lengths as check_lengths,
     check_not_negative as check_not_negative,
     check_positive as check_positive,
     read_classes as read_classes,
@@ -69,7 +89,12 @@ from ._own_steps import (
     prepare_own_step as prepare_own_step,
 )
 from ._pairs import same_class_pairs as same_class_pairs
-from ._problem import Problem as Problem, build_problem as build_problem, weight_from as weight_from
+from ._problem import (
+    Problem as Problem,
+    build_problem as build_problem,
+    problem_of as problem_of,
+    weight_from as weight_from,
+)
 from ._projections import (
     check_codes_rule as check_codes_rule,
     codes_projection as codes_projection,
@@ -86,8 +111,18 @@ from ._steps import (
     move_dictionary as move_dictionary,
     prepare_step as prepare_step,
 )
-from ._subspaces import default_components as default_components, subspaces_from_moments as subspaces_from_moments
-from ._tracking import track_atoms as track_atoms
+from ._subspaces import (
+    default_components as default_components,
+    no_subspace as no_subspace,
+    subspaces_from_moments as subspaces_from_moments,
+)
+from ._top_classes import (
+    SCORE_BUDGET as SCORE_BUDGET,
+    RunningTop as RunningTop,
+    residuals_of as residuals_of,
+    top_logits as top_logits,
+)
+from ._tracking import track_atoms as track_atoms, track_blocks as track_blocks
 from ._variational import terms_of as terms_of, terms_with_gradient as terms_with_gradient
 
 __all__ = [
@@ -96,6 +131,7 @@ __all__ = [
     "ClassSubspaces",
     "CodesRule",
     "RateTerms",
+    "TopClasses",
     "VariationalTerms",
     "class_subspaces",
     "coding_rate",
@@ -105,6 +141,7 @@ __all__ = [
     "maximal_rate_reduction",
     "mismatch",
     "nearest_subspace",
+    "nearest_subspaces",
     "normalize_rows",
     "principal_angles",
     "rate_reduction",

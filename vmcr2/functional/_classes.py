@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ._closed_form import refuse_vmap
 from ._linalg import Guard
 
 # Classes share a padded group if the smallest has at least this part of the largest's samples: few kernel launches, and
@@ -51,10 +52,19 @@ class HardClasses:
 
     With ``vacant``, the label ``num_classes`` marks a row that is in no class. It is in no group, and proportions count
     the other rows only. Only R_c is taken of such a partition.
+
+    ``importance`` (k,) is how often a sample of each class counts in M and R^v_c; once where it is None.
     """
 
     def __init__(
-        self, labels: Tensor, num_classes: int, dtype: torch.dtype, max_class_size: int | None, *, vacant: bool = False
+        self,
+        labels: Tensor,
+        num_classes: int,
+        dtype: torch.dtype,
+        max_class_size: int | None,
+        *,
+        vacant: bool = False,
+        importance: Tensor | None = None,
     ) -> None:
         self.labels = labels
         self.num_classes = num_classes
@@ -65,6 +75,9 @@ class HardClasses:
         self._counts = counts.scatter_add(0, labels, ones)[:num_classes]
         self.sizes = self._counts.to(dtype)
         self.proportions = self.sizes / (self._counts.sum() if vacant else self.num_samples)
+        self.importance = importance
+        if importance is not None:
+            self.proportions = self.proportions * importance
         self._groups: list[ClassGroup] = []
         self._places: Tensor | None = None
         self._indicator: Tensor | None = None
@@ -92,7 +105,7 @@ class HardClasses:
 
     def tensors(self) -> list[Tensor]:
         """All that :meth:`look_ahead` computes: what a recorded step must find in its place."""
-        held = [self.labels, self._counts, self.sizes, self.proportions, self._places, self._indicator]
+        held = [self.labels, self._counts, self.sizes, self.proportions, self.importance, self._places, self._indicator]
         return [tensor for tensor in held if tensor is not None] + [part for group in self._groups for part in group]
 
     def _sums_by_product(self, x: Tensor) -> bool:
@@ -141,6 +154,7 @@ class HardClasses:
             # a class above its capacity is flagged; its samples, and vacant rows, still need a place that exists
             self._places = whole.places(self.num_samples).clamp(0, whole.rows.numel() - 1)
             return [whole]
+        refuse_vmap(self.labels)
         order, starts, _ = self.sorted()
         groups = []
         counts = self._counts.tolist()
@@ -182,6 +196,7 @@ class SoftClasses:
         mass = membership.detach().sum(0)
         present = mass > torch.finfo(mass.dtype).eps * self.num_samples
         self.membership = torch.where(present, membership, 0.0)
+        self.importance: Tensor | None = None
         self.sizes = torch.where(present, mass, 0.0)
         self.proportions = self.sizes / self.num_samples
 

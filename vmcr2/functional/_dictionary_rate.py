@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ._inverses import by_kernels, invert_by_sweeps, padded, report_pivots
-from ._linalg import Guard, cholesky_inverse, factor_identity_plus, logdet
+from ._linalg import Guard, cholesky_inverse, factor_identity_plus, factor_of, logdet
 
 
 class DictionaryRate(NamedTuple):
@@ -68,11 +68,36 @@ def expansion_gradients(
     mixture = codes @ proportions
     matrix = torch.eye(padded(d), device=dictionary.device)
     matrix[:d, :d].addmm_(dictionary * mixture, dictionary.T, alpha=c)
-    inverse = invert_by_sweeps(matrix.unsqueeze(0))[0, :d, :d]
-    report_pivots(inverse, guard)
+    inverse = _swept(matrix, d, guard)
     whole = inverse @ dictionary
     leverage = (whole * dictionary).sum(0)
     return DictionaryRate(leverage.new_full((), torch.nan), leverage, whole.mul_(c * mixture))
+
+
+def _swept(matrix: Tensor, d: int, guard: Guard) -> Tensor:
+    inverse = invert_by_sweeps(matrix.unsqueeze(0))[0, :d, :d]
+    report_pivots(inverse, guard)
+    return inverse
+
+
+def inverse_of_sum(total: Tensor, c: float, guard: Guard) -> Tensor:
+    """S⁻¹ of S = I + cT, for T = Σ_j π_j Γ_j Diag(Â_j) Γ_jᵀ (d, d): all that R^v's gradients need of the dictionary."""
+    d = len(total)
+    if guard.static(total) and by_kernels(total):
+        matrix = torch.eye(padded(d), device=total.device)
+        matrix[:d, :d].add_(total, alpha=c)
+        return _swept(matrix, d, guard)
+    return cholesky_inverse(_factor_of_sum(total, c, guard))
+
+
+def expansion_of_sum(total: Tensor, c: float, guard: Guard) -> Tensor:
+    """R^v = ½ log det(I + cT)."""
+    return 0.5 * logdet(_factor_of_sum(total, c, guard))
+
+
+def _factor_of_sum(total: Tensor, c: float, guard: Guard) -> Tensor:
+    identity = torch.eye(len(total), dtype=total.dtype, device=total.device)
+    return factor_of(torch.add(identity, total, alpha=c), guard)
 
 
 def own_compression_value(own_codes: Tensor, proportions: Tensor, c: float) -> Tensor:

@@ -77,6 +77,14 @@ def add_product(total: Tensor, z: Tensor, classes: Classes, basis: Tensor, guard
             total[j].addmm_(z.T, (z @ basis[j]) * classes.membership[:, j : j + 1])
 
 
+def check_readable_again(batches: Batches) -> None:
+    """``batches`` is not an iterator, which would be empty the second time."""
+    if isinstance(batches, Iterator):
+        raise ValueError(
+            "batches can be read only once: pass a list, a DataLoader, or an object whose __iter__ starts again"
+        )
+
+
 class Samples:
     """Batches of (z, labels) that can be read again, checked whenever they are read."""
 
@@ -89,10 +97,7 @@ class Samples:
         normalize: bool = False,
         max_class_size: int | None = None,
     ) -> None:
-        if isinstance(batches, Iterator):
-            raise ValueError(
-                "batches can be read only once: pass a list, a DataLoader, or an object whose __iter__ starts again"
-            )
+        check_readable_again(batches)
         self.batches = batches
         self.num_classes = num_classes
         self.guard = dataclasses.replace(guard, synchronises=True)  # QR and eigh do so anyway

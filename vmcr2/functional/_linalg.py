@@ -7,15 +7,20 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import ParamSpec, TypeVar, cast
 
 import torch
 from torch import Tensor
+
+from ._closed_form import known_gradient, refuse_vmap
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _WORST_CONDITION = 1e-3 / torch.finfo(torch.float32).eps
+
+# Rows whose largest entry is not above this count as zero.
+_SHORTEST = {torch.float32: 1e-33, torch.float64: 1e-303}
 
 AUTOCAST_DEVICES = ("cpu", "cuda", "mps", "xpu")
 
@@ -136,8 +141,14 @@ def factor_identity_plus(left: Tensor, guard: Guard, alpha: float = 1.0, right: 
     matrix = build(left, right, alpha)
     # the smallest eigenvalue is at least 1, so the norm bounds the condition number
     looked_at = left.dtype == torch.float32 and not guard.static(left)
+    refuse_vmap(matrix)
     if looked_at and not bool((torch.linalg.matrix_norm(matrix) < _WORST_CONDITION).all()):
         matrix = build(left.double(), right.double(), alpha)
+    return factor_of(matrix, guard)
+
+
+def factor_of(matrix: Tensor, guard: Guard) -> Tensor:
+    """The Cholesky factor of I + α·ZᵀZ. A failure is always reported."""
     factor: Tensor
     factor, info = torch.linalg.cholesky_ex(matrix)
     guard.report(
@@ -255,27 +266,12 @@ def symmetric_eigenpairs(matrix: Tensor) -> tuple[Tensor, Tensor]:
     return values.to(matrix.dtype), vectors.to(matrix.dtype)
 
 
-class _KnownGradient(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, value: Tensor, tensor: Tensor, gradient: Tensor) -> Tensor:
-        ctx.save_for_backward(gradient)
-        return value.clone()
-
-    @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, Tensor, None]:
-        # gradients are recorded only for create_graph=True, which would take the closed form for a constant
-        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            raise RuntimeError("closed-form gradients have no second derivative: use rate_reduction(…, backend='loop')")
-        (gradient,) = ctx.saved_tensors
-        return upstream, upstream * gradient, None
-
-
 def attach_gradient(value: Tensor, tensor: Tensor, gradient: Tensor) -> Tensor:
     """``value`` with ∂value/∂tensor = ``gradient``, known in closed form: autograd keeps nothing else.
 
     First derivatives only: a second one (``create_graph=True``) raises an error.
     """
-    return cast(Tensor, _KnownGradient.apply(value, tensor, gradient))  # type: ignore[no-untyped-call]
+    return cast(Tensor, known_gradient(tensor).apply(value, tensor, gradient))  # type: ignore[no-untyped-call]
 
 
 def wants_gradient(tensor: Tensor) -> bool:
@@ -286,9 +282,12 @@ def wants_gradient(tensor: Tensor) -> bool:
 def normalize_rows(z: Tensor) -> Tensor:
     """Rows scaled to unit length: argmin ‖y − z_i‖ over unit y. A zero row stays zero, with a finite gradient.
 
-    Dividing by the largest entry first keeps the squares in range for |z| up to 1e10 and far below 1e-20.
+    Dividing by the largest entry first keeps the squares in range for |z| up to 1e15 (float64: 1e150). A row whose
+    largest entry is below 1e-33 (float64: 1e-303) counts as zero: its gradient, divided by its length, would overflow.
     """
-    largest = z.detach().abs().amax(dim=1, keepdim=True)
-    scaled = z / torch.where(largest > torch.finfo(z.dtype).tiny, largest, 1.0)
+    dtype = working_dtype(z)
+    wide = z.to(dtype)
+    largest = wide.detach().abs().amax(dim=1, keepdim=True)
+    scaled = wide / torch.where(largest > _SHORTEST[dtype], largest, torch.inf)
     norm = torch.linalg.vector_norm(scaled, dim=1, keepdim=True)
-    return scaled / torch.where(norm > 0, norm, 1.0)
+    return (scaled / torch.where(norm > 0, norm, 1.0)).to(z.dtype)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ._classes import Classes, safe_reciprocal
 from ._linalg import products_as_asked
-from ._own_atoms import OwnAtoms, own_energy, residuals_by_own_atoms
+from ._own_atoms import ClassAtoms, OwnAtoms, own_energy, residuals_by_own_atoms
 from ._pairs import Pairs
 
 Scalar = float | Tensor
@@ -98,15 +98,20 @@ def expanded(
     z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor, pairs: Pairs, own: OwnAtoms | None
 ) -> tuple[Tensor, Tensor]:
     """D and ∂D/∂z = (4/m)(Ĉ_j − ΓDiag(Â_j)Γᵀ)z_i, from the classes' own atoms if they are given."""
-    m = len(z)
     if own is not None:
-        residuals, cross = residuals_by_own_atoms(pairs, own)
-        energy = own_energy(own, classes.proportions)
-    else:
-        model = modelled(z, classes, dictionary, codes)
-        residuals, cross = pairs.moment_products - model, (model * z).sum(1).sum()
-        energy = (codes * atom_product(dictionary, codes, m) * classes.proportions).sum()
+        return expanded_by_own_atoms(classes, pairs, own)
+    m = len(z)
+    model = modelled(z, classes, dictionary, codes)
+    residuals, cross = pairs.moment_products - model, (model * z).sum(1).sum()
+    energy = (codes * atom_product(dictionary, codes, m) * classes.proportions).sum()
     return pairs.penalty - 2.0 / m * cross + energy, residuals.mul_(4.0 / m)
+
+
+def expanded_by_own_atoms(classes: Classes, pairs: Pairs, own: ClassAtoms) -> tuple[Tensor, Tensor]:
+    """The same, of classes that use atoms of their own only."""
+    m = classes.num_samples
+    residuals, cross = residuals_by_own_atoms(pairs, own)
+    return pairs.penalty - 2.0 / m * cross + own_energy(own, classes.proportions), residuals.mul_(4.0 / m)
 
 
 def modelled(z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ then multiplies every class with its own few atoms, and not with all q. A GPU is
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -18,6 +18,18 @@ from ._pairs import HardPairs, Pairs
 
 # The largest part of the dictionary that may be one class's own.
 _LARGEST_SHARE = 0.25
+
+
+class ClassAtoms(Protocol):
+    """Every class with atoms of its own."""
+
+    @property
+    def atoms(self) -> Tensor:
+        """γ_l as rows, (k, w, d)."""
+
+    @property
+    def codes(self) -> Tensor:
+        """(k, w)."""
 
 
 class OwnAtoms(NamedTuple):
@@ -31,10 +43,6 @@ class OwnAtoms(NamedTuple):
     """(k, w)."""
     atoms: Tensor
     """γ_l as rows, (k, w, d)."""
-
-    def squared_overlaps(self) -> Tensor:
-        """(γ_lᵀγ_l')² of a class's own atoms, (k, w, w)."""
-        return (self.atoms @ self.atoms.mT).square_()
 
     def scatter(self, values: Tensor, num_atoms: int) -> Tensor:
         """(k, w) -> (q, k), with zeros where a class has no atom."""
@@ -90,7 +98,7 @@ class Part(NamedTuple):
     """γ_lᵀz_i, (classes, size, w)."""
 
 
-def parts_of(pairs: Pairs, own: OwnAtoms) -> Iterator[Part]:
+def parts_of(pairs: Pairs, own: ClassAtoms) -> Iterator[Part]:
     """Group by group: only one group's products are in memory at a time."""
     known = _hard(pairs)
     for group, members in zip(known.groups, known.members, strict=True):
@@ -98,13 +106,18 @@ def parts_of(pairs: Pairs, own: OwnAtoms) -> Iterator[Part]:
         yield Part(group.classes, members, atoms, own.codes[group.classes], members @ atoms.mT)
 
 
-def residuals_by_own_atoms(pairs: Pairs, own: OwnAtoms) -> tuple[Tensor, Tensor]:
-    """(Ĉ_j − ΓDiag(Â_j)Γᵀ)z_i of each sample's class, (m, d), and Σ_i of z_iᵀΓDiag(Â_j)Γᵀz_i, a scalar."""
+def residuals_by_own_atoms(pairs: Pairs, own: ClassAtoms) -> tuple[Tensor, Tensor]:
+    """(Ĉ_j − ΓDiag(Â_j)Γᵀ)z_i of each sample's class, (m, d), and Σ_i of z_iᵀΓDiag(Â_j)Γᵀz_i, a scalar.
+
+    Both times the importance of the sample's class, where classes have one.
+    """
     cross = own.codes.new_zeros(())
+    importance = _hard(pairs).classes.importance
 
     def model(part: Part) -> Tensor:
         weighted = part.coordinates * part.codes.unsqueeze(1)
-        cross.add_((weighted * part.coordinates).sum())
+        of_classes = (weighted * part.coordinates).sum((1, 2))
+        cross.add_((of_classes if importance is None else of_classes * importance[part.classes]).sum())
         return weighted @ part.atoms
 
     return _hard(pairs).moment_products_minus(model(part) for part in parts_of(pairs, own)), cross
@@ -116,7 +129,7 @@ def _hard(pairs: Pairs) -> HardPairs:
     return pairs
 
 
-def own_energy(own: OwnAtoms, proportions: Tensor) -> Tensor:
+def own_energy(own: ClassAtoms, proportions: Tensor) -> Tensor:
     """Σ_j γ_j Â_jᵀ G₂ Â_j, a scalar."""
-    products = (own.squared_overlaps() @ own.codes.unsqueeze(2)).squeeze(2)
+    products = ((own.atoms @ own.atoms.mT).square_() @ own.codes.unsqueeze(2)).squeeze(2)
     return ((own.codes * products).sum(1) * proportions).sum()

@@ -18,7 +18,7 @@ from ._classes import Classes, safe_reciprocal
 from ._dictionary_rate import expansion_with_gradients
 from ._linalg import Guard
 from ._mismatch import Scalar
-from ._own_atoms import OwnAtoms, parts_of
+from ._own_atoms import ClassAtoms, OwnAtoms, parts_of
 from ._problem import Problem
 from ._step_sizes import codes_rate
 
@@ -79,16 +79,13 @@ def prepare_own_step(
     rates = expansion_with_gradients(dictionary, codes, classes.proportions, c, guard)
     step = codes_rate(classes, *overlap_norms(dictionary), weight, nu_codes, cap_codes_step)
     overlaps = own.atoms @ own.atoms.mT
-    products = (overlaps.square() @ own.codes.unsqueeze(2)).squeeze(2)
-    gradient = c / 2 * (rates.leverage[own.which] - 1.0 / (1.0 + c * own.codes)) - 2.0 * weight * products
-    weights = own.codes * classes.proportions.unsqueeze(1)
-    pulls = overlaps.mul_(own.codes.unsqueeze(1)).mul_(weights.unsqueeze(2)) @ own.atoms
+    gradient = own_codes_gradient(own, overlaps.square(), rates.leverage[own.which], c, weight)
     return OwnPrepared(
         own=own,
         moved=torch.addcmul(own.codes, gradient, step.unsqueeze(1)),
         step=step,
         rate_gradient=rates.dictionary_gradient,
-        pulls=pulls,
+        pulls=own_pulls(own, overlaps, classes),
         leverage=rates.leverage,
         largest=own.codes.abs().amax(1),
         weight=weight,
@@ -96,17 +93,38 @@ def prepare_own_step(
     )
 
 
+def own_codes_gradient(own: ClassAtoms, squares: Tensor, leverage: Tensor, c: float, weight: Scalar) -> Tensor:
+    """∂/∂Â_j without γ_j and without the features' part, (k, w); ``squares`` are a class's G₂, ``leverage`` is λ."""
+    products = (squares @ own.codes.unsqueeze(2)).squeeze(2)
+    return c / 2 * (leverage - 1.0 / (1.0 + c * own.codes)) - 2.0 * weight * products
+
+
+def own_pulls(own: ClassAtoms, overlaps: Tensor, classes: Classes) -> Tensor:
+    """The rows of K ∘ γ_jÂ_jÂ_jᵀ times own atoms, (k, w, d); ``overlaps`` are K of every class, overwritten."""
+    weights = own.codes * classes.proportions.unsqueeze(1)
+    return overlaps.mul_(own.codes.unsqueeze(1)).mul_(weights.unsqueeze(2)) @ own.atoms
+
+
+def features_part(problem: Problem, own: ClassAtoms) -> tuple[Tensor, Tensor]:
+    """Σ_{i∈j} (γ_lᵀz_i)², (k, w), and Z_jᵀ(Z_jΓ_j ∘ Â_j)/m as rows, (k, w, d): what the features add to a step."""
+    projected, pulls = torch.zeros_like(own.codes), torch.zeros_like(own.atoms)
+    importance = problem.classes.importance
+    for part in parts_of(problem.pairs, own):
+        projected.index_copy_(0, part.classes, part.coordinates.square().sum(1))
+        weights = part.codes.unsqueeze(1) / len(problem.z)
+        if importance is not None:
+            weights = weights * importance[part.classes, None, None]
+        pulls.index_copy_(0, part.classes, (part.coordinates * weights).mT @ part.members)
+    return projected, pulls
+
+
 def move_by_own_atoms(
     problem: Problem, dictionary: Tensor, codes: Tensor, prepared: OwnPrepared, project: Callable[[Tensor], Tensor]
 ) -> tuple[Tensor, Tensor]:
     """∂/∂Γ, (d, q), and Â after its step and its projection; a class without samples keeps its codes."""
     classes, own = problem.classes, prepared.own
-    projected = torch.zeros_like(own.codes)
-    pulls = prepared.pulls.neg()
-    for part in parts_of(problem.pairs, own):
-        projected[part.classes] = part.coordinates.square().sum(1)
-        weighted = (part.coordinates * part.codes.unsqueeze(1)).mul_(1.0 / len(problem.z))
-        pulls[part.classes] += weighted.mT @ part.members
+    projected, pulls = features_part(problem, own)
+    pulls.sub_(prepared.pulls)
     q = dictionary.shape[1]
     summing = 2.0 * prepared.weight * prepared.step * safe_reciprocal(classes.sizes)
     moved = own.scatter(torch.addcmul(prepared.moved, projected, summing.unsqueeze(1)), q)

@@ -76,8 +76,10 @@ class HardPairs:
         if not self.debias:
             return (self.classes.proportions * self.energy).sum()
         row_energies = self.z.square().sum(1, keepdim=True).square()
-        others = self._norms.square() - self.classes.sum(row_energies).squeeze(1)
-        return (others * self._per_row).sum() / len(self.z)
+        others = (self._norms.square() - self.classes.sum(row_energies).squeeze(1)) * self._per_row
+        if self.classes.importance is not None:
+            others = others * self.classes.importance
+        return others.sum() / len(self.z)
 
     @property
     def moment_products(self) -> Tensor:
@@ -97,6 +99,8 @@ class HardPairs:
         if self.debias:
             own = self.z.square().sum(1, keepdim=True) * self._per_row[self.classes.labels].unsqueeze(1)
             products.addcmul_(own, self.z, value=-1.0)
+        if self.classes.importance is not None:
+            products.mul_(self.classes.importance[self.classes.labels].unsqueeze(1))
         return products
 
 

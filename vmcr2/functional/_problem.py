@@ -9,7 +9,7 @@ from torch import Tensor
 
 from . import _mismatch
 from ._classes import Classes, SoftClasses
-from ._inputs import check_features, check_positive, read_classes
+from ._inputs import check_dense, check_features, check_lengths, check_positive, read_classes
 from ._linalg import Guard, attach_gradient, wants_gradient, working_dtype
 from ._mismatch import Scalar
 from ._own_atoms import OwnAtoms, find_own_atoms
@@ -73,6 +73,11 @@ def build_problem(
     """A problem from checked features and unchecked labels."""
     check_positive(eps_sq, "eps_sq")
     classes = read_classes(labels, z, num_classes, guard, max_class_size)
+    return problem_of(z, classes, eps_sq=eps_sq, weight=weight, debias=debias, guard=guard)
+
+
+def problem_of(z: Tensor, classes: Classes, *, eps_sq: float, weight: Scalar, debias: bool, guard: Guard) -> Problem:
+    """A problem from checked features and checked classes."""
     if isinstance(classes, SoftClasses) and wants_gradient(classes.membership):
         raise ValueError("labels: the variational form has no gradient in memberships; pass labels.detach()")
     with torch.no_grad():
@@ -111,6 +116,7 @@ def read_problem(
 def check_atoms(z: Tensor, dictionary: Tensor, codes: Tensor, guard: Guard) -> tuple[Tensor, Tensor, Tensor]:
     """Features (m, d), Γ (d, q) and Â (q, k) that fit each other, in one precision."""
     check_features(z, guard)
+    check_lengths(z, guard)
     check_dictionary(dictionary, codes, guard)
     if len(dictionary) != z.shape[1]:
         raise ValueError(f"dictionary has {len(dictionary)} rows, z has {z.shape[1]} features: both are d")
@@ -123,12 +129,15 @@ def check_dictionary(dictionary: Tensor, codes: Tensor, guard: Guard) -> None:
     for name, value in (("dictionary", dictionary), ("codes", codes)):
         if not isinstance(value, Tensor) or not value.is_floating_point():
             raise ValueError(f"{name} must be a floating-point tensor, got {type(value).__name__}")
+        check_dense(value, name)
     if dictionary.ndim != 2 or codes.ndim != 2 or dictionary.shape[1] != codes.shape[0]:
         raise ValueError(
             f"dictionary must be (d, q) and codes (q, k); got {tuple(dictionary.shape)} and {tuple(codes.shape)}"
         )
-    guard.report(~torch.isfinite(dictionary.detach().sum()), lambda: "dictionary has NaN or inf")
-    bad = ~torch.isfinite(codes.detach().sum()) | (codes.detach() < 0).any()
+    # sums in the working precision: finite entries of float16 can add up to inf
+    dtype = working_dtype(dictionary, codes)
+    guard.report(~torch.isfinite(dictionary.detach().sum(dtype=dtype)), lambda: "dictionary has NaN or inf")
+    bad = ~torch.isfinite(codes.detach().sum(dtype=dtype)) | (codes.detach() < 0).any()
     guard.report(bad, lambda: "codes must be finite and not negative: codes.clamp_min(0)")
 
 

@@ -8,9 +8,10 @@ from typing import NamedTuple, get_args
 from torch import Tensor
 
 from ._classes import Classes
-from ._inputs import check_features, check_positive, read_classes
+from ._inputs import check_count, check_features, check_positive, read_classes
 from ._linalg import Guard, full_precision, working_dtype
 from ._logdets import Backend, compression, expansion
+from ._notebook import terms_table
 
 
 class RateTerms(NamedTuple):
@@ -20,6 +21,15 @@ class RateTerms(NamedTuple):
     compression: Tensor
     delta: Tensor
 
+    def _repr_html_(self) -> str:
+        return terms_table(
+            [
+                ("R", "expansion: of all features together", self.expansion),
+                ("R<sub>c</sub>", "compression: within classes", self.compression),
+                ("ΔR", "R − R<sub>c</sub>, in nats", self.delta),
+            ]
+        )
+
 
 @full_precision
 def coding_rate(
@@ -28,8 +38,9 @@ def coding_rate(
     """R(Z) = ½ log det(I + d/(m ε²) ZᵀZ): nats to code the rows of z to precision ε (Eq. 1 of the paper).
 
     Args:
-        z: features (m, d), rows of unit length for the paper's scale (not enforced here).
-        eps_sq: ε², the squared precision (never ε).
+        z: features (m, d), rows of unit length for the paper's scale (not enforced here); |z| ≤ 1e15, in float64 1e150.
+            In float16 its gradient is float16 too, which ends at 65504: with a very small ε² pass ``z.float()``.
+        eps_sq: ε², the squared precision (never ε), between 1e-12 and 1e12.
         backend: "gram" factors m×m, "covariance" and "loop" d×d, "auto" the smaller; all give one value.
         validate: check the values and raise ``ValueError``; without it nothing waits for the device.
         fault: a bool scalar on z's device. Where an error cannot be raised, because values are not checked, it is set.
@@ -69,7 +80,7 @@ def rate_reduction(
         z: features (m, d).
         labels: integers (m,), or memberships (m, k) whose rows sum to one, through which gradients flow too.
         num_classes: k; by default the largest label plus one, or the memberships' columns.
-        eps_sq: ε², the squared precision (never ε).
+        eps_sq: ε², the squared precision (never ε), between 1e-12 and 1e12.
         backend: "gram" factors n_j×n_j per class, "covariance" d×d, "auto" the smaller class by class,
             "loop" is the textbook class loop of ``torch.logdet``.
         max_class_size: the most samples of a class where shapes are fixed (compiling, capturing, or ``validate=False``
@@ -106,6 +117,8 @@ def maximal_rate_reduction(dim: int, num_classes: int, *, eps_sq: float = 0.5) -
     >>> round(maximal_rate_reduction(500, 100), 2)
     261.39
     """
+    check_count(dim, "dim")
+    check_count(num_classes, "num_classes")
     check_positive(eps_sq, "eps_sq")
     return dim / 2 * (math.log1p(1 / eps_sq) - math.log1p(num_classes / eps_sq) / num_classes)
 

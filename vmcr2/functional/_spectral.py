@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ._inputs import check_positive
+from ._inputs import check_dense, check_finite, check_positive, check_range
 from ._linalg import full_precision, working_dtype
 
 
@@ -18,7 +18,8 @@ def variational_spectral(left: Tensor, right: Tensor | None = None, *, h: Callab
     An upper bound of a spectral function of X = UVᵀ, without an SVD. Its minimum over U and V is the function itself.
 
     Args:
-        left: U, (rows, n); its columns are paired with those of ``right``. Any n ≥ rank X works.
+        left: U, (rows, n), entries up to 1e15 (float64: 1e150); its columns are paired with those of ``right``. Any
+            n ≥ rank X works.
         right: V, (columns, n); by default V = U, the form for a positive semi-definite X = UUᵀ.
         h: concave and non-decreasing on [0, ∞) with h(0) = 0, applied elementwise to a tensor.
 
@@ -44,7 +45,9 @@ def variational_spectral(left: Tensor, right: Tensor | None = None, *, h: Callab
         dtype = working_dtype(left, right)
         norms = [torch.linalg.vector_norm(factor.to(dtype), dim=0) for factor in (left, right)]
         weights = norms[0] * norms[1]
-    return h(weights).sum()
+    value = h(weights).sum()
+    check_finite(value, "the result")
+    return value
 
 
 def variational_logdet(factors: Tensor, scale: float = 1.0) -> Tensor:
@@ -54,7 +57,7 @@ def variational_logdet(factors: Tensor, scale: float = 1.0) -> Tensor:
 
     Args:
         factors: U, (d, n), any number of columns n ≥ rank; its gradient is 2c U_i / (1 + c‖U_i‖²).
-        scale: c ≥ 0.
+        scale: c, 0 or between 1e-12 and 1e12.
 
     >>> U = torch.tensor([[1.0, 1.0], [0.0, 1.0]])
     >>> bool(variational_logdet(U) > torch.logdet(torch.eye(2) + U @ U.T))
@@ -66,6 +69,8 @@ def variational_logdet(factors: Tensor, scale: float = 1.0) -> Tensor:
 
 
 def _check_factors(factors: Tensor, name: str) -> None:
-    if not isinstance(factors, Tensor) or factors.ndim != 2 or not factors.is_floating_point():
+    if not isinstance(factors, Tensor) or factors.is_nested or factors.ndim != 2 or not factors.is_floating_point():
         got = f"{factors.dtype} of shape {tuple(factors.shape)}" if isinstance(factors, Tensor) else type(factors)
         raise ValueError(f"{name} must be a floating-point matrix with one factor per column; got {got}")
+    check_dense(factors, name)
+    check_range(factors, name)

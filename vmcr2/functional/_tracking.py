@@ -6,10 +6,13 @@ that are almost right needs none, because its columns themselves go to the eigen
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
-from ._classes import HardClasses
+from ._blocks import Blocks
+from ._classes import HardClasses, safe_reciprocal
 from ._eigen import orthonormal_columns
 from ._linalg import full_precision
 
@@ -32,13 +35,43 @@ def track_atoms(
     members = classes.padded(min(class_size, len(z))).gather(z)
     atoms = dictionary.to(z.dtype).reshape(d, num_classes, s).transpose(0, 1)
     basis = atoms[:, :, :width]
-    for last in range(rounds - 1, -1, -1):
-        basis = orthonormal_columns(members.mT @ (members @ basis), roughly=last > 0)
+    basis = _iterated(lambda q: members.mT @ (members @ q), basis, rounds)
     used = classes.sizes.clamp(1, members.shape[1]).unsqueeze(1)
-    values = (members @ basis).square().sum(1) / used
-    noise = torch.finfo(values.dtype).eps * max(d, 128) * values.amax(1, keepdim=True)
-    values = torch.where(values > noise, values, 0.0)
+    values = _above_noise((members @ basis).square().sum(1) / used, d)
     found = torch.cat([basis, atoms[:, :, width:]], dim=2)  # more atoms than dimensions: the rest stay as they are
     values = torch.nn.functional.pad(values, (0, s - width))
     codes = torch.diag_embed(values.T).transpose(0, 1).reshape(q, num_classes)
     return found.transpose(0, 1).reshape(d, q), codes, classes.sizes
+
+
+@torch.no_grad()
+def track_blocks(members: Tensor, sizes: Tensor, blocks: Blocks, prior: Tensor, rounds: int = ROUNDS) -> Blocks:
+    """Each class's atoms and codes after ``rounds`` of Q ← orth(C_j Q), of C_j from rows and from what was known.
+
+    C_j = (Σ zzᵀ + p_j·Γ_jDiag(Â_j)Γ_jᵀ/tr Â_j)/(n_j + p_j): atoms and codes stand for the rows that they came from,
+    and count as ``prior`` p_j (P,) rows. ``members`` (P, n, d) are the n_j ``sizes`` (P,) rows, padded with zeros.
+    """
+    atoms, codes = blocks
+    s, d = atoms.shape[1:]
+    width = min(s, d)
+    known = codes * (prior * safe_reciprocal(codes.sum(1))).unsqueeze(1)
+
+    def product(q: Tensor) -> Tensor:
+        return members.mT @ (members @ q) + atoms.mT @ (known.unsqueeze(2) * (atoms @ q))
+
+    basis = _iterated(product, atoms[:, :width].mT, rounds)
+    rows = (sizes.clamp(max=members.shape[1]) + prior).clamp_min(1.0).unsqueeze(1)
+    values = _above_noise((basis * product(basis)).sum(1) / rows, d)
+    found = torch.cat([basis.mT, atoms[:, width:]], dim=1)
+    return Blocks(found, torch.nn.functional.pad(values, (0, s - width)))
+
+
+def _iterated(product: Callable[[Tensor], Tensor], basis: Tensor, rounds: int) -> Tensor:
+    for last in range(rounds - 1, -1, -1):
+        basis = orthonormal_columns(product(basis), roughly=last > 0)
+    return basis
+
+
+def _above_noise(values: Tensor, dim: int) -> Tensor:
+    noise = torch.finfo(values.dtype).eps * max(dim, 128) * values.amax(1, keepdim=True)
+    return torch.where(values > noise, values, 0.0)

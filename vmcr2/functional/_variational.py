@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 from . import _dictionary_rate as rate
+from ._inputs import report_overflow
 from ._linalg import Guard, attach_gradient, full_precision, wants_gradient
 from ._logdets import expansion, expansion_with_gradient
 from ._mismatch import Scalar
+from ._notebook import terms_table
 from ._own_atoms import OwnAtoms
 from ._problem import Problem, build_problem, check_atoms, read_problem
 
@@ -28,6 +30,17 @@ class VariationalTerms(NamedTuple):
     """R^v − R^v_c − (μ/2m) M, to be maximised."""
     expansion: Tensor
     """R(z): the exact rate of the batch, which is not a part of Eq. 7."""
+
+    def _repr_html_(self) -> str:
+        return terms_table(
+            [
+                ("R<sup>v</sup>", "of the dictionary and the codes", self.variational_expansion),
+                ("R<sup>v</sup><sub>c</sub>", "its counterpart within classes", self.variational_compression),
+                ("M", "mismatch of the features and the dictionary", self.mismatch),
+                ("R<sup>v</sup> − R<sup>v</sup><sub>c</sub> − (μ/2m) M", "objective, Eq. 7", self.objective),
+                ("R", "expansion of the batch itself, in nats", self.expansion),
+            ]
+        )
 
 
 @full_precision
@@ -71,6 +84,7 @@ def mismatch(
         z, labels, codes.shape[1], eps_sq=1.0, weight=1.0, debias=debias, max_class_size=max_class_size, guard=guard
     )
     value = len(z) ** 2 * problem.mismatch(dictionary, codes)
+    report_overflow(value, guard)
     return value.clamp_min(0.0) if method == "precise" and not debias else value
 
 
@@ -129,13 +143,18 @@ def terms_with_gradient(
 ) -> tuple[VariationalTerms, Tensor]:
     """:func:`terms_of` as constants, and the gradient in z of (μ/2m)M − β·R(z), (m, d)."""
     own = problem.own_atoms(dictionary, codes)
-    D, gradient = problem.mismatch_with_gradient(dictionary, codes, own)
-    gradient = problem.weight * gradient
-    R = D.new_zeros(())
-    if with_expansion:
-        R, by_rate = expansion_with_gradient(problem.z, problem.eps_sq, problem.guard)
-        gradient = gradient - batch_expansion * by_rate
+    D, by_mismatch = problem.mismatch_with_gradient(dictionary, codes, own)
+    R, gradient = with_rate(problem, by_mismatch, batch_expansion if with_expansion else None)
     return _terms(problem, dictionary, codes, D, R, own), gradient
+
+
+def with_rate(problem: Problem, by_mismatch: Tensor, batch_expansion: Tensor | None) -> tuple[Tensor, Tensor]:
+    """R(z), and the gradient of (μ/2m)M − β·R(z) from that of D, (m, d). β = None leaves R out: it is given as 0."""
+    gradient = problem.weight * by_mismatch
+    if batch_expansion is None:
+        return gradient.new_zeros(()), gradient
+    R, by_rate = expansion_with_gradient(problem.z, problem.eps_sq, problem.guard)
+    return R, gradient - batch_expansion * by_rate
 
 
 def _terms(
@@ -147,7 +166,14 @@ def _terms(
         R_vc = rate.compression_value(codes, proportions, problem.c)
     else:
         R_vc = rate.own_compression_value(own.codes, proportions, problem.c)
-    return VariationalTerms(R_v, R_vc, len(problem.z) ** 2 * D, R_v - R_vc - problem.weight * D, R)
+    return put_together(problem, R_v, R_vc, D, R)
+
+
+def put_together(problem: Problem, R_v: Tensor, R_vc: Tensor, D: Tensor, R: Tensor) -> VariationalTerms:
+    """Eq. 7 from its parts; D = M/m²."""
+    objective = R_v - R_vc - problem.weight * D
+    report_overflow(objective, problem.guard)
+    return VariationalTerms(R_v, R_vc, len(problem.z) ** 2 * D, objective, R)
 
 
 def _expansion(dictionary: Tensor, codes: Tensor, proportions: Tensor, c: float, guard: Guard) -> Tensor:

@@ -7,7 +7,11 @@ from ._calibration import (
     fit_calibration as fit_calibration,
     log_shares as log_shares,
 )
-from ._confidence import Confidence as Confidence, calibration_error as calibration_error
+from ._confidence import (
+    Confidence as Confidence,
+    calibration_error as calibration_error,
+    confidence_error as confidence_error,
+)
 from ._export import Exported as Exported, check_target as check_target, export as export
 from ._feature_file import save_features as save_features
 from ._kept import KeptSamples as KeptSamples, Neighbors as Neighbors
@@ -17,7 +21,7 @@ from ._readout import (
     SUBSPACE as SUBSPACE,
     Answers as Answers,
     Readout as Readout,
-    second_choice as second_choice,
 )
 from ._rows_file import check_output as check_output, rows_file as rows_file
 from ._sheet import write_sheet as write_sheet
+from ._top_answers import TopAnswers as TopAnswers, top_answers as top_answers

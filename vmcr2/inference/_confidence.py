@@ -9,12 +9,15 @@ import torch
 from torch import Tensor
 
 from .._shared import UserError
+from ..functional import SCORE_BUDGET
 from ._calibration import fit_calibration
 from ._readout import SUBSPACE, Readout
+from ._top_answers import top_answers
 
 _BINS = 15
 _LEAST_RATE = 1e-9  # no run has that many samples
 _MOST_FEATURES = 1000
+_MOST_SCORES = 2**25  # of samples in classes, in float64: 256 MiB
 
 
 @dataclass(frozen=True)
@@ -36,16 +39,20 @@ class Confidence:
     ) -> Confidence:
         """From features and classes of samples that were not trained on. One read-out for each way to predict.
 
-        ``known`` are the features to keep; all by default.
+        ``known`` are the features to keep; all by default. With many classes the temperature rests on evenly spaced
+        samples, 2²⁵ scores at most: all 1,000 up to 33,000 classes, 335 with 100,000. The novelties rest on all.
         """
         temperatures, novelties = {}, {}
         for readout in readouts:
-            scores = readout.scores(features, readout.residuals(features)).detach().double().cpu().numpy()
-            found = fit_calibration(scores, labels.cpu().numpy())
-            temperatures[readout.by] = found.temperature
-            novelties[readout.novelty_by] = (
-                readout.at(found.temperature).in_blocks(features).novelty.double().sort().values.cpu()
+            some = slice(None, None, max(1, -(-len(labels) * len(readout.bases) // _MOST_SCORES)))
+            parts = torch.split(features[some], max(1, SCORE_BUDGET // readout.bases[:, 0].numel()))
+            scores = torch.cat(
+                [readout.scores(part, readout.residuals(part)).detach().double().cpu() for part in parts]
             )
+            found = fit_calibration(scores.numpy(), labels[some].cpu().numpy())
+            temperatures[readout.by] = found.temperature
+            novelty = top_answers(readout.at(found.temperature), features, 1).novelty
+            novelties[readout.novelty_by] = novelty.double().sort().values.cpu()
         kept = features if known is None else known
         few = kept[:: -(-len(kept) // _MOST_FEATURES) or 1]  # a hold-out may have any size
         return cls(origin, temperatures, novelties, few.float().cpu())
@@ -104,7 +111,12 @@ def calibration_error(probabilities: Tensor, labels: Tensor, bins: int = _BINS) 
     0.3
     """
     sure, predicted = probabilities.double().max(1)
+    return confidence_error(sure, predicted == labels, bins)
+
+
+def confidence_error(sure: Tensor, right: Tensor, bins: int = _BINS) -> float:
+    """The same from the largest probability of each sample and whether its class is right, (n,) both."""
+    sure = sure.double()
     place = (sure * bins).long().clamp_max(bins - 1)
-    right = (predicted == labels).double()
-    gaps = torch.zeros(bins, dtype=torch.float64, device=sure.device).index_add_(0, place, right - sure)
-    return float(gaps.abs().sum() / len(labels))
+    gaps = torch.zeros(bins, dtype=torch.float64, device=sure.device).index_add_(0, place, right.double() - sure)
+    return float(gaps.abs().sum() / len(right))

@@ -142,8 +142,10 @@ def _name_the_batch(graph: Any) -> None:
 def _write_pt2(program: torch.export.ExportedProgram, path: Path, about: Mapping[str, Any]) -> Model:
     """Write it, and read it again."""
     with _quiet():
-        with path.open("wb") as file:  # to a name, torch would write the name into the file
-            torch.export.save(program, file, extra_files={ABOUT: json.dumps(about, ensure_ascii=False)})
+        # to a name, torch would write the name into the file; and a full disk would end the process in torch's own code
+        made = io.BytesIO()
+        torch.export.save(program, made, extra_files={ABOUT: json.dumps(about, ensure_ascii=False)})
+        path.write_bytes(made.getbuffer())
         with path.open("rb") as file:
             read: Model = torch.export.load(file).module()
     return read

@@ -7,9 +7,13 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
+from ..functional import SCORE_BUDGET
+
 HEAD, SUBSPACE = "head", "subspace"
 """What a run predicts by: a linear layer on the features, or the nearest class subspace."""
-_ROWS = 2000  # at a time: coordinates in all subspaces take memory
+ALL = slice(None)
+ROWS = 2000
+"""At a time: coordinates in all subspaces take memory."""
 
 
 class Answers(NamedTuple):
@@ -23,11 +27,6 @@ class Answers(NamedTuple):
     """(n, k) the share of a feature's energy outside each class's subspace, in [0, 1]"""
     novelty: Tensor
     """(n,) how foreign the sample is, in [0, 1]"""
-
-
-def second_choice(answers: Answers) -> Tensor:
-    """(n,) the likeliest class beside the answer; the answer itself if there is no other class."""
-    return answers.probabilities.scatter(1, answers.labels[:, None], -1.0).argmax(1)
 
 
 class Readout(nn.Module):
@@ -79,28 +78,34 @@ class Readout(nn.Module):
         for name, given in (("scales", scales), ("gains", gains)):
             self.register_buffer(name, torch.ones(len(bases), device=bases.device) if given is None else given.float())
 
-    def residuals(self, z: Tensor) -> Tensor:
-        """‖(I − V_jV_jᵀ)z‖² of unit features, (n, k)."""
-        k, d, r = self.bases.shape
-        coordinates = z.float() @ self.bases.transpose(0, 1).reshape(d, k * r)
+    def residuals(self, z: Tensor, classes: slice = ALL) -> Tensor:
+        """‖(I − V_jV_jᵀ)z‖² of unit features, (n, k), or of some of the classes."""
+        bases = self.bases[classes]
+        k, d, r = bases.shape
+        coordinates = z.float() @ bases.transpose(0, 1).reshape(d, k * r)
         inside = coordinates.square().reshape(-1, k, r).sum(2)
         return (1.0 - inside).clamp(0.0, 1.0)
 
-    def scores(self, z: Tensor, residuals: Tensor) -> Tensor:
+    def scores(self, z: Tensor, residuals: Tensor, classes: slice = ALL) -> Tensor:
         """(n, k): larger is likelier. A class without a subspace is never the answer of the subspaces."""
         if self.by == HEAD and self.head is not None:
-            return cast(Tensor, self.head(z.float()))
-        return torch.where(self.absent, -4.0, -residuals * self.scales)  # residuals are at most 1: −4 is below all
+            if classes == ALL:
+                return cast(Tensor, self.head(z.float()))
+            bias = None if self.head.bias is None else self.head.bias[classes]
+            return nn.functional.linear(z.float(), self.head.weight[classes], bias)
+        # residuals are at most 1: −4 is below all
+        return torch.where(self.absent[classes], -4.0, -residuals * self.scales[classes])
+
+    def foreign(self, residuals: Tensor, classes: slice = ALL) -> Tensor:
+        """(n,) the novelty by the subspaces, from the residuals of some classes."""
+        return (residuals - (self.gains[classes] - 1.0) * (1.0 - residuals)).clamp_min(0.0).amin(1)
 
     def forward(self, z: Tensor) -> Answers:
         """Answers for features (n, d)."""
         residuals = self.residuals(z)
         scores = self.scores(z, residuals)
         probabilities = torch.softmax(scores / self.temperature, dim=1)
-        if self.novelty_by == SUBSPACE:
-            novelty = (residuals - (self.gains - 1.0) * (1.0 - residuals)).clamp_min(0.0).amin(1)
-        else:
-            novelty = 1.0 - probabilities.amax(1)
+        novelty = self.foreign(residuals) if self.novelty_by == SUBSPACE else 1.0 - probabilities.amax(1)
         return Answers(scores.argmax(1), probabilities, residuals, novelty)
 
     def at(self, temperature: float) -> Readout:
@@ -117,6 +122,8 @@ class Readout(nn.Module):
 
     @torch.no_grad()
     def in_blocks(self, z: Tensor) -> Answers:
-        """The same for any number of features, in bounded memory."""
-        parts = [self(block) for block in torch.split(z, _ROWS)]
+        """The same for any number of features, in blocks of rows. What it returns has n·k probabilities and residuals:
+        for many classes take :func:`top_answers`."""
+        k, _, r = self.bases.shape
+        parts = [self(block) for block in torch.split(z, max(1, min(ROWS, SCORE_BUDGET // (k * r))))]
         return Answers(*(torch.cat(own) for own in zip(*parts, strict=True)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,8 @@ from .._shared import UserError, atomic
 Rows = Mapping[str, Sequence[Any]]
 """Columns of equal length."""
 Write = Callable[[Rows], None]
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # the last four: of full width, in Japanese
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 
 @contextmanager
@@ -59,11 +62,24 @@ def _csv(path: Path, _: Collection[str]) -> Iterator[Write]:
         def write(rows: Rows) -> None:
             nonlocal started
             if not started:
-                lines.writerow(rows)
+                lines.writerow(map(_no_formula, rows))
                 started = True
-            lines.writerows(zip(*rows.values(), strict=True))
+            lines.writerows(zip(*(map(_no_formula, values) for values in rows.values()), strict=True))
 
         yield write
+
+
+def _no_formula(cell: Any) -> Any:
+    """A text that a spreadsheet would take for a formula gets an apostrophe before it, as people write it there.
+
+    Names of files and classes come from strangers, and a formula can send other cells away. Numbers stay as they are.
+
+    >>> [_no_formula(cell) for cell in ("=1+1", "@a", "-1", "-rf", "a=b", -1.5)]
+    ["'=1+1", "'@a", '-1', "'-rf", 'a=b', -1.5]
+    """
+    if not isinstance(cell, str) or not cell.startswith(_FORMULA) or _NUMBER.fullmatch(cell):
+        return cell
+    return f"'{cell}"
 
 
 @contextmanager

@@ -13,17 +13,20 @@ from ..distributed import Gathering
 from ..functional import (
     Atoms,
     Batches,
+    Classes,
     CodesRule,
     Guard,
     by_columns,
     check_codes_rule,
     check_count,
+    check_lengths,
     check_positive,
     codes_projection,
     latch,
     latch_batches,
     project_unit_columns,
     pseudo_random,
+    refuse_transforms,
     tracing,
     unit_features,
 )
@@ -70,16 +73,19 @@ class AtomState(RememberedFeatures):
         self.max_class_size = max_class_size
         self.validate = validate
         self.scalars = scalars
-        atoms = num_classes * atoms_per_class
-        blank = torch.zeros(atoms, num_classes, dtype=precise_dtype())
-        self.register_buffer("dictionary", project_unit_columns(pseudo_random((dim, atoms), blank)))
-        self.register_buffer("codes", blank)
+        self._make_atoms()
         self.register_buffer("latched", torch.zeros((), dtype=torch.bool))
         self.register_buffer("fault", torch.zeros((), dtype=torch.bool), persistent=False)
         self.scalars.to(self.dictionary.device)
         # The buffer `latched` as a Python value, because reading the buffer waits for the device, and the buffer's
         # version when it was read: it changes if somebody writes to it.
         self._is_latched, self._read_version = False, -1
+
+    def _make_atoms(self) -> None:
+        atoms = self.num_classes * self.atoms_per_class
+        blank = torch.zeros(atoms, self.num_classes, dtype=precise_dtype())
+        self.register_buffer("dictionary", project_unit_columns(pseudo_random((self.dim, atoms), blank)))
+        self.register_buffer("codes", blank)
 
     @torch.no_grad()
     def latch(self, z: Tensor | Batches, labels: Tensor | None = None) -> None:
@@ -95,7 +101,7 @@ class AtomState(RememberedFeatures):
             if labels is None:
                 raise ValueError("labels is missing: latch(z, labels), or latch(batches) with batches of (z, labels)")
             z, labels = self._gathering.rows(z, labels)
-            z = unit_features(z, self._guard(), self.normalize, self.dim)
+            z = self._unit(z, self._guard())
             self._latch(z.detach(), labels)
             self._end_self_latching()
         elif labels is not None:
@@ -103,19 +109,15 @@ class AtomState(RememberedFeatures):
                 "z must be a tensor if labels are given: latch(z, labels), or latch(batches) without labels"
             )
         else:
-            dictionary, codes = latch_batches(
-                z,
-                self.num_classes,
-                atoms_per_class=self.atoms_per_class,
-                normalize=self.normalize,
-                max_class_size=self.max_class_size,
-                validate=self.validate,
-                fault=self.fault,
-            )
-            if len(dictionary) != self.dim:
-                raise ValueError(f"batches have {len(dictionary)} features per row, expected {self.dim} (dim)")
-            self._adopt(dictionary, codes)
+            self._latch_batches(z)
             self._end_self_latching()
+
+    def _unit(self, z: Tensor, guard: Guard, *, quick: bool = False) -> Tensor:
+        """Checked features, of unit length with ``normalize``, or else short enough for M."""
+        found = unit_features(z, guard, self.normalize, self.dim, quick=quick)
+        if not self.normalize:
+            check_lengths(z, guard, self.codes.dtype)
+        return found
 
     def _end_self_latching(self) -> None:
         """From here on it is the caller who latches."""
@@ -132,17 +134,35 @@ class AtomState(RememberedFeatures):
         )
         self._adopt(dictionary, codes)
 
+    def _latch_batches(self, batches: Batches) -> None:
+        dictionary, codes = latch_batches(
+            batches,
+            self.num_classes,
+            atoms_per_class=self.atoms_per_class,
+            normalize=self.normalize,
+            max_class_size=self.max_class_size,
+            validate=self.validate,
+            fault=self.fault,
+        )
+        if len(dictionary) != self.dim:
+            raise ValueError(f"batches have {len(dictionary)} features per row, expected {self.dim} (dim)")
+        self._adopt(dictionary, codes)
+
     def _latch_on(self, z: Tensor, labels: Tensor) -> None:
         """Latch on the batch of the first step, where nothing was latched before."""
-        if tracing() and not torch.compiler.is_compiling():
-            raise RuntimeError(
-                "latch the loss before capturing it in a CUDA graph: take one step before, or loss.latch(z, labels)"
-            )
+        self._refuse_capture()
         kept = (self.dictionary.clone(), self.codes.clone(), self.latched.clone()) if tracing() else None
         self._latch(z, labels)
         if kept is not None:  # the buffer may say that it is latched: a recorded step cannot ask before
             self.dictionary.copy_(torch.where(kept[2], kept[0], self.dictionary))
             self.codes.copy_(torch.where(kept[2], kept[1], self.codes))
+
+    def _refuse_capture(self) -> None:
+        """The first latching waits for the device."""
+        if tracing() and not torch.compiler.is_compiling():
+            raise RuntimeError(
+                "latch the loss before capturing it in a CUDA graph: take one step before, or loss.latch(z, labels)"
+            )
 
     def _known_latched(self) -> bool:
         """The buffer ``latched``, read only if it was written to. A recorded step takes it as it was last read."""
@@ -151,8 +171,12 @@ class AtomState(RememberedFeatures):
         return self._is_latched
 
     def _adopt(self, dictionary: Tensor, codes: Tensor) -> None:
+        refuse_transforms(codes)
         self.dictionary.copy_(dictionary)
         self.codes.copy_(self._project_latched(codes))
+        self._mark_latched()
+
+    def _mark_latched(self) -> None:
         self.latched.fill_(True)
         self._is_latched = True
         if not tracing():
@@ -166,10 +190,13 @@ class AtomState(RememberedFeatures):
         """Project codes by the loss's rule."""
         return codes_projection(self.codes_rule, self.codes_trace)(codes)
 
-    def _atoms(self, like: Tensor) -> Atoms:
+    def _atoms(self, like: Tensor, classes: Classes) -> Atoms:
+        """Γ and Â in the precision of ``like``, of all that these classes need."""
         return Atoms(by_columns(self.dictionary.to(like.dtype)), self.codes.to(like.dtype))
 
-    def _move(self, atoms: Atoms) -> None:
+    def _move(self, atoms: Atoms, classes: Classes) -> None:
+        """Take what a step of these classes made of them."""
+        refuse_transforms(atoms.codes)
         self.dictionary.copy_(atoms.dictionary)
         self.codes.copy_(atoms.codes)
 

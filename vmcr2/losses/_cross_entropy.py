@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from ..distributed import gather_rows, processes
+from ..functional import Guard, TopClasses, check_features, top_logits
 
 
 class CrossEntropyLoss(nn.Module):
@@ -33,12 +35,25 @@ class CrossEntropyLoss(nn.Module):
         if self.gather and processes() > 1:
             z, labels, *gathered = gather_rows(z, labels, *([] if weights is None else [weights]))
             weights = gathered[0] if gathered else None
+        logits = self.head(self._checked(z))
+        if labels.ndim == 1 and not labels.is_floating_point():
+            labels = labels.to(torch.int64)  # as the other losses do: torch takes some integers and not others
+        if len(labels) != len(z):
+            raise ValueError(f"labels has {len(labels)} entries, z has {len(z)} rows: one label per row")
         if weights is None:
-            return nn.functional.cross_entropy(self.head(z), labels)
-        each = nn.functional.cross_entropy(self.head(z), labels, reduction="none")
+            return nn.functional.cross_entropy(logits, labels)
+        each = nn.functional.cross_entropy(logits, labels, reduction="none")
         return (each * weights).sum() / weights.sum().clamp_min(1e-12)
 
     def predict(self, z: Tensor) -> Tensor:
-        """The class of the largest logit, (m,)."""
-        logits: Tensor = self.head(z)
-        return logits.argmax(1)
+        """The class of the largest logit, (m,). At most 2²⁴ logits are in memory at a time."""
+        return self.predict_top(z, 1).labels[:, 0]
+
+    def predict_top(self, z: Tensor, count: int) -> TopClasses:
+        """The classes of the ``count`` largest logits and these, (m, count) both, the largest first."""
+        return top_logits(self._checked(z), self.head.weight, self.head.bias, count)
+
+    def _checked(self, z: Tensor) -> Tensor:
+        """Features in the head's precision; under autocast, which chooses the precision itself, as they are."""
+        check_features(z, Guard(validate=False), dim=self.head.in_features, quick=True)
+        return z if torch.is_autocast_enabled(z.device.type) else z.to(self.head.weight.dtype)

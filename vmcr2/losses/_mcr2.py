@@ -49,7 +49,7 @@ class MCR2Loss(RememberedFeatures):
 
     Args:
         num_classes: k. A class that is not in the batch contributes exactly 0.
-        eps_sq: ε², the squared precision (never ε); the paper's 0.5.
+        eps_sq: ε², the squared precision (never ε), between 1e-12 and 1e12; the paper's 0.5.
         memory: how many rows of past features to keep; 0 for none, otherwise at least the rows of a batch. It needs
             integer labels in train mode.
         dim: d; needed with ``memory``.
@@ -60,7 +60,7 @@ class MCR2Loss(RememberedFeatures):
         gather: take the rows of all processes of ``torch.distributed`` as the batch. Under DistributedDataParallel the
             network then gets the gradient of one process on the whole batch; see docs/scaling.md. All processes must
             make the same calls. Not in a compiled or captured step.
-        normalize: scale the rows of z to unit length first; finite for |z| ≤ 1e10. A zero row stays zero.
+        normalize: scale the rows of z to unit length first, for |z| ≤ 1e15. A zero row stays zero.
         max_class_size: the most samples of a class, in memory and batch together, where shapes are fixed (under
             ``torch.compile`` or CUDA-graph capture, and on a GPU with ``validate=False``); by default eight standard
             deviations above an even share. A larger class sets ``fault``.

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from .._shared import PreciseBuffers, precise_dtype
+from ..functional import refuse_transforms
 
 
 class RememberedFeatures(PreciseBuffers):
@@ -23,10 +24,12 @@ class RememberedFeatures(PreciseBuffers):
     @torch.no_grad()
     def _remember(self, z: Tensor, labels: Tensor) -> None:
         """Write at most as many rows as there are places over the oldest ones, in place."""
+        refuse_transforms(z)
         places_in_all = len(self.memory_labels)
+        z = z.to(self.memory_features.dtype)
         sound = torch.isfinite(z.sum(1))  # a row with NaN would spoil all later steps: its place stays empty
         places = (self.memory_next + torch.arange(len(z), device=z.device)) % places_in_all
-        features = torch.where(sound.unsqueeze(1), z, 0.0).to(self.memory_features.dtype)
+        features = torch.where(sound.unsqueeze(1), z, 0.0)
         self._write(places, features, torch.where(sound, labels, -1))
         self.memory_next.add_(len(z)).remainder_(places_in_all)
 

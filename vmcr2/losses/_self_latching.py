@@ -48,9 +48,15 @@ class SelfLatchingAtoms(AtomState):
         self._calls: int | None = 0  # the buffer `calls` as a Python number; None after a recorded step
         self._complete = False  # whether all classes have been latched
         if self_latch:
-            self._make_memory(ROWS_PER_ATOM * num_classes * self.atoms_per_class, dim)
+            self._make_recent()
             # −1 from the first `latch` on: then it is the caller who latches
             self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def _make_recent(self) -> None:
+        self._make_memory(ROWS_PER_ATOM * self.num_classes * self.atoms_per_class, self.dim)
+
+    def _forget_recent(self) -> None:
+        self.memory_labels.fill_(-1)
 
     @torch.no_grad()
     def _latch_if_due(self, z: Tensor, labels: Tensor) -> bool:
@@ -70,15 +76,19 @@ class SelfLatchingAtoms(AtomState):
         renewed = not first and (recorded or bool(due) or self._has_new_class(labels))
         if renewed:
             self._latch_on_memory(due, torch.isfinite(z.sum()))
-        if recorded:
-            self._calls = None
-            self.calls.add_(self.calls >= 0)
-            if by_hand is not None:
-                self.calls.copy_(torch.where(by_hand, -1, self.calls))
-        else:
+        self._count(by_hand)
+        return first or renewed
+
+    def _count(self, by_hand: Tensor | None) -> None:
+        """One more call. ``by_hand``: whether dictionary and codes were set by hand before a recorded first call."""
+        if not tracing():
             self._calls = (self._calls or 0) + 1
             self.calls.add_(1)
-        return first or renewed
+            return
+        self._calls = None
+        self.calls.add_(self.calls >= 0)
+        if by_hand is not None:
+            self.calls.copy_(torch.where(by_hand, -1, self.calls))
 
     def _counted(self) -> int | None:
         if self._calls is None and not tracing():
@@ -132,7 +142,7 @@ class SelfLatchingAtoms(AtomState):
             return
         if prefix + "calls" not in state_dict:  # of a version without self-latching: it goes on with an empty memory
             missing[:] = [name for name in missing if name not in {prefix + own for own in MEMORY}]
-            self.memory_labels.fill_(-1)
+            self._forget_recent()
             self.calls.fill_(STEADY + 1 if self._known_latched() else 0)
         self._calls = int(self.calls)
         self._complete = False

@@ -15,6 +15,8 @@ from torch import Tensor
 from .._shared import Aside
 from ..functional import (
     Atoms,
+    BlockPrepared,
+    Blocks,
     Classes,
     Guard,
     OwnPrepared,
@@ -28,6 +30,7 @@ from ..functional import (
     expansion_gradients,
     find_own_atoms,
     keep_finite,
+    move_blocks,
     move_by_own_atoms,
     move_codes,
     move_dictionary,
@@ -44,13 +47,14 @@ class Ahead(NamedTuple):
     """What a step needs from the labels, Γ and Â only: it can be computed before the features are there."""
 
     classes: Classes
-    prepared: Prepared | OwnPrepared
+    prepared: Prepared | OwnPrepared | BlockPrepared
 
     def tensors(self) -> list[Tensor]:
         """All that it holds where shapes are fixed, which is where it is kept from step to step."""
         if isinstance(self.prepared, OwnPrepared):
             raise TypeError("the shapes of a class's own atoms depend on values")
-        return [*self.classes.tensors(), *self.prepared]
+        own = self.prepared.tensors() if isinstance(self.prepared, BlockPrepared) else self.prepared
+        return [*self.classes.tensors(), *own]
 
 
 def prepare(
@@ -80,7 +84,7 @@ def prepare(
 def take_step(
     problem: Problem,
     atoms: Atoms,
-    prepared: Prepared | OwnPrepared,
+    prepared: Prepared | OwnPrepared | BlockPrepared,
     rate: Callable[[], Tensor],
     project: Callable[[Tensor], Tensor],
 ) -> Atoms:
@@ -90,6 +94,8 @@ def take_step(
     """
     z, classes = problem.z, problem.classes
     dictionary, codes = atoms
+    if isinstance(prepared, BlockPrepared):
+        return move_blocks(problem, prepared, rate(), project)  # at once: it reads the pairs, which are of that lane
     if isinstance(prepared, OwnPrepared):
         gradient, new_codes = move_by_own_atoms(problem, dictionary, codes, prepared, project)
         return Atoms(move_dictionary(dictionary, gradient, rate()), new_codes)
@@ -119,6 +125,7 @@ def step_and_gradient(
 ) -> tuple[Atoms, Tensor]:
     """Algorithm 1's step, and ∂((μ/2m)M − β·R)/∂z at the new (Γ, Â). β = None leaves R out."""
     classes, prepared = ahead
+    in_blocks = isinstance(prepared, BlockPrepared)
     scale = 4.0 / len(z) * weight
     first = BranchGuard(z, guard)
     with Aside(z) as measuring:
@@ -126,7 +133,7 @@ def step_and_gradient(
         rate = dictionary_rate(problem, prepared.largest, nu_dictionary)
     with Aside(z) as multiplying:
         # beside the step on a GPU; a CPU waits for what the step leaves
-        by_pairs = problem.pairs.moment_products * scale if z.is_cuda else None
+        by_pairs = problem.pairs.moment_products * scale if z.is_cuda and not in_blocks else None
     second = BranchGuard(z, guard)
     with Aside(z, lane=1) as expanding:
         by_rate = None if batch_expansion is None else expansion_gradient(z, eps_sq, second.guard)
@@ -141,9 +148,10 @@ def step_and_gradient(
         kept = keep_finite(atoms, new, third.guard)
     if not z.is_cuda:  # a GPU does not wait: if the step is not finite, the gradient is not either, and is noticed
         new = kept
-    own = find_own_atoms(*new, classes)
+    own = Blocks(*new) if in_blocks else find_own_atoms(*new, classes)
     if own is not None:
-        gradient = residuals_by_own_atoms(problem.pairs, own)[0].mul_(scale)
+        with products_as_asked():
+            gradient = residuals_by_own_atoms(problem.pairs, own)[0].mul_(scale)
     else:
         with Aside(z, lane=3) as spreading:  # beside the first product
             rows = classes.spread((new.codes.T * -scale).contiguous())

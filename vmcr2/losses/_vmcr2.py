@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from ..functional import (
-    Classes,
     CodesRule,
-    OwnPrepared,
-    Prepared,
-    Problem,
-    Scalar,
     VariationalTerms,
     attach_gradient,
-    build_problem,
     check_positive,
-    dictionary_rate,
     full_precision,
-    keep_finite,
-    read_classes,
-    terms_of,
-    terms_with_gradient,
     tracing,
-    unit_features,
     weight_from,
 )
 from ._bounded import VARIATIONAL, bounded, check_max_gradient
-from ._scalars import DeviceScalars, Scheduled
-from ._self_latching import SelfLatchingAtoms
-from ._variational_step import Ahead, prepare, step_and_gradient, take_step
+from ._dictionary_steps import DictionarySteps
+from ._scalars import DeviceScalars
+from ._variational_step import Ahead, step_and_gradient
 from ._watch import CollapseWatch
 
 DEFAULT_WEIGHT = 20.0
 SCALED_DIM = 25
 
 
-class VMCR2Loss(SelfLatchingAtoms):
+class VMCR2Loss(DictionarySteps):
     """−scale·(R^v − R^v_c − (μ/2m)M + β·R(z)): negative is good, it is minus a rate reduction (Eq. 7 of the paper).
 
     ``loss(z, labels)`` with z (m, d), and integer labels (m,) or memberships (m, k) whose rows sum to one. In train
@@ -55,7 +43,7 @@ class VMCR2Loss(SelfLatchingAtoms):
         num_classes: k.
         dim: d, the features' dimension.
         atoms_per_class: s; the dictionary has q = s·k columns.
-        eps_sq: ε², the squared precision (never ε); the paper's 0.5.
+        eps_sq: ε², the squared precision (never ε); the paper's 0.5. It, μ, weights and scale: between 1e-12 and 1e12.
         mu: the paper's μ; the penalty (μ/2m)M then weighs more in larger batches; or
         weight: μm/2, the weight of the class-normalised mismatch M/m², for any batch size. 20 if neither is given.
         nu_dictionary: ν_Γ, relative to 1/L_Γ.
@@ -77,8 +65,17 @@ class VMCR2Loss(SelfLatchingAtoms):
         gather: take the rows of all processes of ``torch.distributed`` as the batch. Under DistributedDataParallel the
             network then gets the gradient of one process on the whole batch; see docs/scaling.md. All processes must
             make the same calls. Not in a compiled or captured step.
-        normalize: scale the rows of z to unit length first; finite for |z| ≤ 1e10. A zero row stays zero.
+        block: for thousands of classes: a class owns s atoms and uses no others. Memory is O(d·s·k), and a step reads
+            and writes the classes of its batch only; R^v is still that of all classes. Integer labels only.
+            ``dictionary`` is then (k, s, d), ``codes`` (k, s). See docs/objectives.md.
+        class_shares: with ``block``, π_j, each class's share of the training set, (k,); even if None.
+        balanced_batches: with ``block``, whether batches have all classes equally often (S samples of each of P
+            classes), whatever their shares. Without it samples are drawn evenly, and a class by its share.
+        refresh_every: with ``block``, after so many steps the sum over all classes is computed again without rounding.
+        normalize: scale the rows of z to unit length first, for |z| ≤ 1e15; a zero row stays zero. Without it a row may
+            be 1e6 long (float16: 16, float64: 1e60), because M has the fourth power of that.
         max_class_size: the most samples of a class where shapes are fixed, as in :class:`MCR2Loss`.
+        max_classes: with ``block``, the most classes of a batch where shapes are fixed; min(m, k) if None.
         validate: check the values and raise ``ValueError``, as in :class:`MCR2Loss`.
 
     ``mu`` or ``weight``, ``batch_expansion``, ``nu_dictionary`` and ``nu_codes`` can be assigned between steps and act
@@ -95,11 +92,13 @@ class VMCR2Loss(SelfLatchingAtoms):
     (torch.Size([8, 4]), True)
     """
 
-    mu = Scheduled()
-    weight = Scheduled()
-    batch_expansion = Scheduled()
-    nu_dictionary = Scheduled()
-    nu_codes = Scheduled()
+    def __new__(cls, *_: Any, block: bool = False, **__: Any) -> VMCR2Loss:
+        """Block mode has another state: a class of its own, behind the same constructor."""
+        if block and cls is VMCR2Loss:
+            from ._block import BlockVMCR2Loss  # it is made of this class
+
+            return super().__new__(BlockVMCR2Loss)
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -121,11 +120,18 @@ class VMCR2Loss(SelfLatchingAtoms):
         self_latch: bool = True,
         max_gradient: float | None = VARIATIONAL,
         gather: bool = False,
+        block: bool = False,
+        class_shares: Tensor | None = None,
+        balanced_batches: bool = False,
+        refresh_every: int = 1000,
         normalize: bool = True,
         max_class_size: int | None = None,
+        max_classes: int | None = None,
         validate: bool = True,
     ) -> None:
         check_positive(eps_sq, "eps_sq")
+        if not block and (class_shares is not None or balanced_batches or max_classes is not None):
+            raise ValueError("class_shares, balanced_batches and max_classes are for block=True")
         if scale is not None:
             check_positive(scale, "scale")
         if mu is None and weight is None:
@@ -147,6 +153,7 @@ class VMCR2Loss(SelfLatchingAtoms):
             ),
         )
         self.eps_sq = float(eps_sq)
+        self.refresh_every, self.max_classes = refresh_every, max_classes
         self.scale = min(1.0, SCALED_DIM / dim) if scale is None else float(scale)
         self.debias = debias
         self.cap_codes_step = cap_codes_step
@@ -167,8 +174,7 @@ class VMCR2Loss(SelfLatchingAtoms):
         if not trains:
             terms = self._terms(problem, with_expansion)
             return -self.scale * (terms.objective + beta * terms.expansion)
-        atoms = self._atoms(problem.z)
-        terms, gradient = terms_with_gradient(problem, *atoms, beta, with_expansion=with_expansion)
+        terms, gradient = self._terms_with_gradient(problem, beta, with_expansion)
         if with_expansion and problem.guard.raises:
             self._watch.look(terms.expansion, problem.classes, dim=self.dim, eps_sq=self.eps_sq)
         gradient = bounded(self.scale * gradient, z, problem.z.detach(), self.normalize, self.max_gradient)
@@ -190,7 +196,7 @@ class VMCR2Loss(SelfLatchingAtoms):
         z, labels = self._gathering.rows(z, labels)
         guard = self._guard()
         # quick: a step with NaN is not taken, and sets the flag
-        outputs, z = z, unit_features(z, guard, self.normalize, self.dim, quick=True)
+        outputs, z = z, self._unit(z, guard, quick=True)
         with torch.no_grad():
             x = z.detach()
             if self._latch_if_due(x, labels):
@@ -201,7 +207,7 @@ class VMCR2Loss(SelfLatchingAtoms):
                 with_expansion = tracing() or self.batch_expansion != 0
             atoms, gradient = step_and_gradient(
                 x,
-                self._atoms(x),
+                self._atoms_of(ahead, x),
                 ahead,
                 eps_sq=self.eps_sq,
                 weight=self._weight(x),
@@ -211,7 +217,7 @@ class VMCR2Loss(SelfLatchingAtoms):
                 debias=self.debias,
                 guard=guard,
             )
-            self._move(atoms)
+            self._move(atoms, ahead.classes)
             gradient = gradient if self.scale == 1.0 else self.scale * gradient
             gradient = bounded(gradient, outputs, x, self.normalize, self.max_gradient)
         return attach_gradient(z.new_zeros(()), z, gradient)
@@ -221,13 +227,6 @@ class VMCR2Loss(SelfLatchingAtoms):
     def look_ahead(self, labels: Tensor) -> Ahead:
         """What the next :meth:`surrogate` needs from the labels, Γ and A; it can run while the network computes z."""
         return self._ahead(self._gathering.labels(labels), self.dictionary)
-
-    def _ahead(self, labels: Tensor, like: Tensor) -> Ahead:
-        guard = self._guard()
-        rows = like.new_empty(len(labels), 0)
-        classes = read_classes(labels, rows, self.num_classes, guard, self.max_class_size)
-        classes.look_ahead(guard)
-        return Ahead(classes, self._prepared(classes))
 
     @full_precision
     def terms(self, z: Tensor, labels: Tensor) -> VariationalTerms:
@@ -244,50 +243,6 @@ class VMCR2Loss(SelfLatchingAtoms):
         with torch.no_grad():
             z, labels = self._gathering.rows(z, labels)
             self._step(self._problem(z, labels), labels)
-
-    def _step(self, problem: Problem, labels: Tensor) -> None:
-        with torch.no_grad():
-            self._latch_if_due(problem.z.detach(), labels)
-            prepared = self._prepared(problem.classes)
-            rate = dictionary_rate(problem, prepared.largest, self.scalars.device("nu_dictionary", problem.z.dtype))
-            atoms = self._atoms(problem.z)
-            new = take_step(problem, atoms, prepared, lambda: rate, self._project)
-            self._move(keep_finite(atoms, new, problem.guard))
-
-    def _prepared(self, classes: Classes) -> Prepared | OwnPrepared:
-        like = classes.sizes
-        return prepare(
-            self._atoms(like),
-            classes,
-            c=self.dim / self.eps_sq,
-            weight=self._weight(like, classes.num_samples),
-            nu_codes=self.scalars.device("nu_codes", like.dtype),
-            cap_codes_step=self.cap_codes_step,
-            guard=self._guard(),
-        )
-
-    def _terms(self, problem: Problem, with_expansion: bool = True) -> VariationalTerms:
-        return terms_of(problem, *self._atoms(problem.z), with_expansion=with_expansion)
-
-    def _problem(self, z: Tensor, labels: Tensor) -> Problem:
-        guard = self._guard()
-        z = unit_features(z, guard, self.normalize, self.dim)
-        return build_problem(
-            z,
-            labels,
-            self.num_classes,
-            eps_sq=self.eps_sq,
-            weight=self._weight(z),
-            debias=self.debias,
-            max_class_size=self.max_class_size,
-            guard=guard,
-        )
-
-    def _weight(self, like: Tensor, num_samples: int | None = None) -> Scalar:
-        m = len(like) if num_samples is None else num_samples
-        if self.mu is not None:
-            return weight_from(self.scalars.device("mu", like.dtype), None, m)
-        return weight_from(None, self.scalars.device("weight", like.dtype), m)
 
     def extra_repr(self) -> str:
         """The arguments that matter most."""

@@ -2,6 +2,7 @@
 
 from ._adapters import Featurizer
 from ._backbone import HasBackbone
+from ._flips import FlipMean
 from ._mlp import MLP
 from ._mnist import MNISTNet
 from ._preact import PreActResNet18
@@ -15,6 +16,7 @@ __all__ = [
     "MLP",
     "MODELS",
     "Featurizer",
+    "FlipMean",
     "HasBackbone",
     "MNISTNet",
     "ModelSettings",

@@ -43,6 +43,9 @@ def _factory(name: str) -> Callable[..., Any]:
     if "/" in module_name or "\\" in module_name or module_name.endswith(".py"):
         dotted = module_name.removesuffix(".py").replace("\\", "/").strip("./").replace("/", ".")
         raise UserError(f"model {name!r} names a file: write its module, with dots, as in {dotted}:{attribute}")
+    if module_name.partition(".")[0] in sys.stdlib_module_names:
+        # a run folder may come from a stranger: os:abort would end the process
+        raise UserError(f"model {name!r}: {module_name} is part of Python and has no networks: name a module of yours")
     found: Any = _module(name, module_name)
     for part in attribute.split("."):
         if not hasattr(found, part):
@@ -97,7 +100,7 @@ def _made(name: str, factory: Callable[..., Any], offered: dict[str, Any]) -> nn
         )
     try:
         network = factory(**{key: value for key, value in offered.items() if key in named})
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UserError(f"model {name!r} fails when it is called ({in_short(error)})") from error
     if not isinstance(network, nn.Module):
         raise UserError(f"model {name!r} returns a {type(network).__name__}: it must return a torch.nn.Module")

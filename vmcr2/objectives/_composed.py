@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from .._shared import setting
 from ._ce import CESettings
 from ._mcr2 import MCR2Settings
-from ._objective import Objective, room
+from ._objective import NOT_NEGATIVE, Objective
 from ._vmcr2 import VMCR2Settings, dictionary_rule
 
 
@@ -31,7 +31,7 @@ class CEMCR2Settings(MCR2Settings):
     name: ClassVar[str] = "ce+mcr2"
     title: ClassVar[str] = "cross-entropy + exact MCR²"
 
-    rate_weight: float | None = setting(None, at_least=0)
+    rate_weight: float | None = setting(None, **NOT_NEGATIVE)
     """λ, the weight of the rate reduction beside the mean cross-entropy. None: 3/d, at least 0.012."""
 
     @classmethod
@@ -52,14 +52,14 @@ class CEVMCR2Settings(VMCR2Settings):
     name: ClassVar[str] = "ce+vmcr2"
     title: ClassVar[str] = "cross-entropy + V-MCR²"
 
-    rate_weight: float | None = setting(None, at_least=0)
+    rate_weight: float | None = setting(None, **NOT_NEGATIVE)
     """λ, the weight of V-MCR²'s loss beside the mean cross-entropy. None: 15/d, at least 0.1."""
 
     @classmethod
     def rule(cls, num_classes: int, dim: int, batch_size: int) -> dict[str, Any]:
         """Cross-entropy's steps, V-MCR²'s dictionary, and λ."""
         steps = CESettings.rule(num_classes, dim, batch_size)
-        return steps | dictionary_rule(room(dim, num_classes)) | {"rate_weight": variational_rate_weight(dim)}
+        return steps | dictionary_rule(num_classes, dim) | {"rate_weight": variational_rate_weight(dim)}
 
     def build(self, num_classes: int, dim: int, labels: Tensor, batch_size: int) -> Objective:
         """With a new head, and a dictionary that is not latched yet."""
@@ -81,11 +81,11 @@ class ComposedObjective(Objective):
         super().__init__(rate.settings, module, num_classes=rate.num_classes, capacity=rate.capacity)
         self.ce, self.rate, self.rate_weight = ce, rate, rate_weight
 
-    def make_room(self, rows: int) -> None:
+    def make_room(self, rows: int, classes: int | None = None) -> None:
         """In both parts."""
-        super().make_room(rows)
-        self.ce.make_room(rows)
-        self.rate.make_room(rows)
+        super().make_room(rows, classes)
+        self.ce.make_room(rows, classes)
+        self.rate.make_room(rows, classes)
 
     def loss(self, z: Tensor, labels: Tensor) -> Tensor:
         """The sum."""
@@ -113,6 +113,10 @@ class ComposedObjective(Objective):
     def latch_due(self, steps: int, steps_per_epoch: int) -> bool:
         """When the rate reduction asks for it."""
         return self.rate.latch_due(steps, steps_per_epoch)
+
+    def between_steps(self, steps: int) -> None:
+        """What the rate reduction does there."""
+        self.rate.between_steps(steps)
 
     def latch(self, features: Tensor, labels: Tensor) -> None:
         """The rate reduction's state."""

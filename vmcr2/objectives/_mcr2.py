@@ -31,6 +31,11 @@ class MCR2Settings(ObjectiveSettings):
         if 0 < self.memory < batch_size:
             yield f"memory must hold a whole batch: 0, or at least batch_size {batch_size}, got {self.memory!r}"
 
+    @property
+    def takes_memberships(self) -> bool:
+        """The rows of a memory have one class each."""
+        return self.memory == 0
+
     @classmethod
     def rule(cls, num_classes: int, dim: int, batch_size: int) -> dict[str, Any]:
         """Rates are hundreds of nats: a small factor starts a scale-free network gently."""
@@ -67,9 +72,9 @@ class MCR2Objective(Objective):
         rates = self.rate_terms(z, labels)
         return {"loss": -rates["batch_delta_r"]} | rates
 
-    def make_room(self, rows: int) -> None:
+    def make_room(self, rows: int, classes: int | None = None) -> None:
         """In the memory too."""
-        super().make_room(rows)
+        super().make_room(rows, classes)
         self.module.max_class_size = rows + self.module.memory
         self.module.keep_statistics(rows)
 

@@ -11,7 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from .._shared import Settings, setting
-from ..functional import RateTerms, class_capacity, rate_reduction
+from ..functional import LEAST, MOST, RateTerms, class_capacity, rate_reduction
+
+POSITIVE = {"above": 0, "at_least": LEAST, "at_most": MOST}
+"""The range of the losses' numbers, as the rule of a setting."""
+NOT_NEGATIVE = {"at_least": 0, "at_most": MOST}
 
 
 class Objective(ABC):
@@ -33,8 +37,8 @@ class Objective(ABC):
         self.num_classes = num_classes
         self.capacity = capacity
 
-    def make_room(self, rows: int) -> None:
-        """From now on any class may fill a batch of so many rows."""
+    def make_room(self, rows: int, classes: int | None = None) -> None:
+        """From now on any class may have so many rows of a batch, which has at most ``classes`` classes; None: any."""
         self.capacity = rows
 
     @abstractmethod
@@ -64,6 +68,9 @@ class Objective(ABC):
     def begin(self, epoch: int) -> None:  # noqa: B027 -- most have nothing to do
         """Called before an epoch of training, outside its steps."""
 
+    def between_steps(self, steps: int) -> None:  # noqa: B027 -- most have nothing to do
+        """Called before every step of a run, outside of what is recorded, with the number of those that are done."""
+
     def latch(self, features: Tensor, labels: Tensor) -> None:  # noqa: B027 -- most have nothing to latch
         """Renew the state from features of the whole training set, in evaluation mode."""
 
@@ -91,10 +98,15 @@ class Objective(ABC):
         return {"expansion": rates.expansion, "compression": rates.compression, "batch_delta_r": rates.delta}
 
     def rates(self, z: Tensor, labels: Tensor) -> RateTerms:
-        """R, R_c and ΔR of a batch, by shapes that do not depend on values."""
-        return rate_reduction(
-            z, labels, self.num_classes, eps_sq=self.settings.eps_sq, max_class_size=self.capacity, validate=False
-        )
+        """R, R_c and ΔR of a batch, by shapes that do not depend on values.
+
+        With more classes than rows, those of the batch get numbers of their own: others would need room for nothing.
+        """
+        k, capacity = self.num_classes, self.capacity
+        if k > len(z) and labels.ndim == 1:
+            k, capacity = len(z), class_capacity(len(z) / k) if capacity is None else capacity
+            labels = torch.unique(labels, return_inverse=True)[1]
+        return rate_reduction(z, labels, k, eps_sq=self.settings.eps_sq, max_class_size=capacity, validate=False)
 
     def shown(self) -> dict[str, Tensor]:
         """State that a report shows, by name."""
@@ -120,14 +132,19 @@ class ObjectiveSettings(Settings):
     separates: ClassVar[bool] = True
     """Whether it maximises a rate reduction: then a small ΔR is a fault."""
 
-    eps_sq: float = setting(0.5, above=0)
+    eps_sq: float = setting(0.5, **POSITIVE)
     """ε², the squared precision. With cross-entropy too: ΔR is measured by it."""
-    loss_scale: float = setting(1.0, above=0)
+    loss_scale: float = setting(1.0, **POSITIVE)
     """Factor of the whole loss before it is differentiated for the network."""
 
     def contradictions_with(self, batch_size: int) -> Iterator[str]:
         """What is wrong between this section and the batch size, in sentences."""
         return iter(())
+
+    @property
+    def takes_memberships(self) -> bool:
+        """Whether a training step may give it memberships (m, k) instead of labels."""
+        return True
 
     @classmethod
     def rule(cls, num_classes: int, dim: int, batch_size: int) -> dict[str, Any]:

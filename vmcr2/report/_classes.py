@@ -1,4 +1,4 @@
-"""What a run says about its classes: spectra, atoms, angles between subspaces, confusions."""
+"""What a run says about its classes: spectra, atoms, and angles between subspaces."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def spectra(run: RunRecord) -> Spectra | None:
         return None
     present = values[values[:, 0] > 0]
     dim = int(run.config.get("dim") or 0)
-    components = max(1, dim // len(values)) if dim else 1
+    components = max(1, dim // (run.num_classes or len(values))) if dim else 1
     median = np.median(present if len(present) else values, axis=0)
     return Spectra(values.astype(np.float64), median, 1 / components if dim else None, components)
 
@@ -39,7 +39,7 @@ def spectra_sentence(run: RunRecord, found: Spectra) -> str:
     """The median class in numbers."""
     ranks = run.tensors.get("effective_ranks")
     inside = found.median[: found.components].sum()
-    text = (
+    text = _of_some(run) + (
         f"In the median class the first eigenvalue is {found.median[0]:.3g}, and the first {found.components} "
         f"(⌊d/k⌋) hold {inside:.0%} of the energy."
     )
@@ -108,43 +108,17 @@ def angles(run: RunRecord) -> Angles | None:
     return Angles(close, average, pairs, counts.tolist())
 
 
-def angles_sentence(found: Angles, names: list[str]) -> str:
+def angles_sentence(run: RunRecord, found: Angles, names: list[str]) -> str:
     """Median, share near a right angle, and the closest two."""
     apart = found.smallest + 360 * np.tri(len(names))  # each pair once, no class with itself
     i, j = divmod(int(apart.argmin()), len(names))
-    return (
+    return _of_some(run) + (
         f"The median smallest angle is {np.median(found.pairs):.1f}°; {int((found.pairs >= 80).sum()):,} of "
         f"{len(found.pairs):,} pairs are at 80° or more. Closest: «{names[i]}» and «{names[j]}», {apart[i, j]:.1f}°."
     )
 
 
-class Mistake(NamedTuple):
-    """Two classes, how often the first was taken for the second, and of how many."""
-
-    true: str
-    taken_for: str
-    times: int
-    total: int
-
-
-def most_confused(table: Array, names: list[str], count: int = 10) -> list[Mistake]:
-    """The most frequent mistakes, by number."""
-    off = table.astype(np.int64) - np.diag(np.diag(table.astype(np.int64)))
-    order = np.argsort(-off, axis=None, kind="stable")[:count]
-    pairs = [divmod(int(flat), len(names)) for flat in order]
-    return [Mistake(names[i], names[j], int(off[i, j]), int(table[i].sum())) for i, j in pairs if off[i, j]]
-
-
-def confusion_sentence(run: RunRecord, table: Array, names: list[str]) -> str:
-    """How many were right, and the class with the fewest."""
-    total, right = int(table.sum()), int(np.trace(table))
-    kind = "test" if run.unseen == "test" else "hold-out"
-    if not total:
-        return "No sample was classified."
-    sizes = table.sum(1)
-    recall = np.where(sizes > 0, np.diag(table) / np.maximum(sizes, 1), np.inf)
-    worst = int(recall.argmin())
-    return (
-        f"{right:,} of {total:,} {kind} samples were put into their own class ({right / total:.4f}), by nearest "
-        f"subspace. Least often right: «{names[worst]}», {int(table[worst, worst])} of {int(sizes[worst])}."
-    )
+def _of_some(run: RunRecord) -> str:
+    """A sentence for the beginning, where not all classes are shown."""
+    shown, k = len(run.shown_classes), run.num_classes or 0
+    return "" if shown >= k else f"Of {shown:,} of the {k:,} classes, evenly spaced by number. "

@@ -46,6 +46,11 @@ class Panel:
     absent: str = ""
     says: str = ""
 
+    @property
+    def single(self) -> bool:
+        """Whether there is one point of each curve: a number says more than such a chart."""
+        return bool(self.curves) and all(len(curve.series.values) == 1 for curve in self.curves)
+
 
 class _Quantity(NamedTuple):
     name: str
@@ -156,7 +161,7 @@ def _accuracy(runs: list[RunRecord], draw: _Drawing) -> Panel:
         top=1.0,
     )
     for index, run in enumerate(runs):
-        kind = "hold-out" if run.unseen == "holdout" else "test"
+        kind = run.unseen_words
         name = f"{run.unseen}_accuracy"
         series = read_series(run, name, draw.limit, run.figure(name))
         if series is not None:

@@ -38,13 +38,14 @@ def inner_products(run: RunRecord, per_class: int) -> InnerProducts | None:
     if "features" not in run.tensors or "labels" not in run.tensors or not run.num_classes:
         return None
     features, labels = run.tensors["features"], run.tensors["labels"]
-    rows = [np.flatnonzero(labels == j)[:per_class] for j in chosen_classes(run.num_classes)]
-    kept = [(j, found) for j, found in zip(chosen_classes(run.num_classes), rows, strict=True) if len(found)]
+    shown = run.shown_classes
+    classes = [shown[at] for at in chosen_classes(len(shown))]
+    rows = [np.flatnonzero(labels == j)[:per_class] for j in classes]
+    kept = [(j, found) for j, found in zip(classes, rows, strict=True) if len(found)]
     if not kept:
         return None
     index = np.concatenate([found for _, found in kept])
-    z = features[index].astype(np.float64)
-    z /= np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12)  # half precision changed their length a little
+    z = unit_rows(features[index])
     values = np.abs(z @ z.T).clip(0.0, 1.0)
     same = labels[index][:, None] == labels[index]
     apart = ~np.eye(len(index), dtype=bool)
@@ -57,20 +58,30 @@ def inner_products(run: RunRecord, per_class: int) -> InnerProducts | None:
     )
 
 
+def unit_rows(features: Array) -> Array:
+    """Features in float64 and of unit length, which half precision changed a little."""
+    z = features.astype(np.float64)
+    unit: Array = z / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12)
+    return unit
+
+
 def inner_sentence(run: RunRecord, inner: InnerProducts) -> str:
     """Means within and between classes, of what is shown and of the training set."""
-    text = (
-        f"Mean |cosine| in this picture: {inner.within:.3f} within a class, {inner.between:.3f} between classes"
-        f"{_times(inner.within, inner.between)}."
-    )
+    text = f"In this picture: {cosines_in_words(inner.within, inner.between)}"
     within, between = run.figure("within_cosine"), run.figure("between_cosine")
     if within is not None and between is not None:
-        text += f" Of the training set: {within:.3f} and {between:.3f}{_times(within, between)}."
+        text += f" Of the whole training set: {within:.3f} and {between:.3f}."
     return text
 
 
-def _times(within: float, between: float) -> str:
-    return f" ({within / between:.1f} times)" if between > 1e-9 else ""
+def cosines_in_words(within: float, between: float) -> str:
+    """Both means, and how they compare.
+
+    >>> cosines_in_words(0.4, 0.02)
+    'two samples of one class have a mean |cosine| of 0.400, and two of different classes 0.020, 20 times smaller.'
+    """
+    text = f"two samples of one class have a mean |cosine| of {within:.3f}, and two of different classes {between:.3f}"
+    return text + (f", {within / between:.3g} times smaller." if within > between > 1e-9 else ".")
 
 
 def _mean(values: Array) -> float:

@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from .._version import __version__
-from . import _classes, _payload
+from . import _classes, _mistakes, _payload
+from ._class_table import class_rows
 from ._convergence import convergence_panels
+from ._feature_map import feature_map, map_sentence
 from ._files import MARK, write_bytes
 from ._groups import group_runs, run_labels, run_styles
-from ._inner import chosen_classes, inner_products, inner_sentence
-from ._pictures import nearest_pictures, strips, worst_pictures
+from ._inner import inner_products, inner_sentence
+from ._pictures import Strip, nearest_pictures, strips, worst_pictures
 from ._read import RunRecord
 from ._summary import circumstances, command, departures, paper_note, resume_command, summary_rows
 from ._tables import render, results_table
+from ._verdict import Verdict, comparison, verdict
 
 _ASSETS = Path(__file__).parent / "page"
 _PICTURE_BYTES = 1_300_000
@@ -29,7 +32,7 @@ _SIDE_BY_SIDE = 8
 
 def write_report(runs: list[RunRecord], target: Path) -> Path:
     """The page of one run, or of several compared, as one file. It replaces no file that this tool did not make."""
-    write_bytes(target, page(runs).encode())
+    write_bytes(target, page(runs).encode(errors="backslashreplace"))
     return target
 
 
@@ -41,9 +44,12 @@ def page(runs: list[RunRecord]) -> str:
         loader=jinja2.FileSystemLoader(_ASSETS), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["maths"] = _maths
+    environment.filters["code"] = _code
     context = _context(runs)
     # read here and not through the loader: style and scripts are no templates
-    assets = {name: (_ASSETS / name).read_text() for name in ("style.css", "charts.js", "maps.js", "page.js")}
+    assets = {
+        name: (_ASSETS / name).read_text(encoding="utf-8") for name in ("style.css", "charts.js", "maps.js", "page.js")
+    }
     return environment.get_template("template.html").render(
         context
         | {
@@ -60,7 +66,7 @@ def _context(runs: list[RunRecord]) -> dict[str, Any]:
     payload: dict[str, Any] = {}
     panels = convergence_panels(runs, groups, labels, styles)
     for panel in panels:
-        if panel.curves:
+        if panel.curves and not panel.single:
             payload[f"curve-{panel.key}"] = _payload.lines(panel)
     # if there are many runs, the first of every configuration
     side = list(range(len(runs))) if len(runs) <= _SIDE_BY_SIDE else [group.runs[0] for group in groups]
@@ -69,6 +75,7 @@ def _context(runs: list[RunRecord]) -> dict[str, Any]:
         "generator": f"{MARK} {__version__}",
         "title": labels[0] if len(runs) == 1 else f"{len(runs)} runs compared",
         "lead": _lead(runs, len(groups)),
+        "verdict": verdict(runs[0]) if len(runs) == 1 else Verdict("", comparison(runs, labels), []),
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "version": __version__,
         "rows": (rows := summary_rows(runs)),
@@ -93,7 +100,7 @@ def _lead(runs: list[RunRecord], groups: int) -> str:
     text = f"{run.objective_name} on {run.own_title or run.config.get('data')}"
     accuracy, delta = run.figure(f"{run.unseen}_accuracy"), run.figure("train_delta_r")
     if accuracy is not None:
-        kind = "test" if run.unseen == "test" else "hold-out"
+        kind = run.unseen_words
         head = run.figure("head_accuracy")
         if run.readout == "its head" and head is not None:
             text += f": {kind} accuracy {head:.4f} by its head, {accuracy:.4f} by nearest subspace"
@@ -109,9 +116,7 @@ def _lead(runs: list[RunRecord], groups: int) -> str:
 def _inner(run: RunRecord, label: str, index: int, payload: dict[str, Any], maps: int) -> dict[str, Any]:
     found = inner_products(run, per_class=30 if maps <= _FEW_RUNS else 16)
     if found is None:
-        finished = "it was made without them: a sweep keeps them with --keep-weights"
-        why = finished if run.summary is not None else "the run did not get as far as its evaluation"
-        return {"label": label, "absent": f"No features: {why}."}
+        return {"label": label, "absent": f"No features: {run.why_not_evaluated}."}
     key = f"inner-{index}"
     payload[key] = _payload.inner_map(found, run.names())
     return {"label": label, "key": key, "says": inner_sentence(run, found), "classes": len(found.classes)}
@@ -119,7 +124,7 @@ def _inner(run: RunRecord, label: str, index: int, payload: dict[str, Any], maps
 
 def _run(run: RunRecord, label: str, index: int, payload: dict[str, Any], runs: int) -> dict[str, Any]:
     """What the page shows of one run: how it was made, and its classes."""
-    names = run.names()
+    names = run.shown_names()
     shown: dict[str, Any] = {
         "label": label,
         "index": index,
@@ -133,15 +138,25 @@ def _run(run: RunRecord, label: str, index: int, payload: dict[str, Any], runs: 
         "circumstances": circumstances(run),
         "config": [(name, json.dumps(value, ensure_ascii=False)) for name, value in run.config.items()],
         "has_dictionary": "atoms_per_class" in run.deciding,
-        "unseen": "test" if run.unseen == "test" else "hold-out",
-        "num_classes": len(names),
+        "in_blocks": bool(run.config.get("block")),
+        "unseen": run.unseen_words,
+        "num_classes": run.num_classes or 0,
+        "shown_classes": len(names),
     }
+    _map_of(run, index, shown, payload, runs)
     _spectra_of(run, names, index, shown, payload)
-    _codes_of(run, names, index, shown, payload)
+    _codes_of(run, run.names(), index, shown, payload)
     _angles_of(run, names, index, shown, payload)
-    _confusion_of(run, names, index, shown, payload)
-    _pictures_of(run, names, shown, runs)
+    _answers_of(run, names, index, shown, payload)
+    _table_of(run, shown, _pictures_of(run, shown, runs))
     return shown
+
+
+def _map_of(run: RunRecord, index: int, shown: dict[str, Any], payload: dict[str, Any], runs: int) -> None:
+    if (found := feature_map(run, per_class=60 if runs <= _FEW_RUNS else 20)) is not None:
+        shown["map"] = map_sentence(run, found)
+        shown["map_classes"] = len(found.classes)
+        payload[f"map-{index}"] = _payload.map_points(found, run)
 
 
 def _spectra_of(run: RunRecord, names: list[str], index: int, shown: dict[str, Any], payload: dict[str, Any]) -> None:
@@ -159,33 +174,45 @@ def _codes_of(run: RunRecord, names: list[str], index: int, shown: dict[str, Any
 
 def _angles_of(run: RunRecord, names: list[str], index: int, shown: dict[str, Any], payload: dict[str, Any]) -> None:
     if (angles := _classes.angles(run)) is not None:
-        shown["angles"] = _classes.angles_sentence(angles, names)
+        shown["angles"] = _classes.angles_sentence(run, angles, names)
         payload[f"angles-{index}"] = _payload.angle_map(angles, names)
         payload[f"histogram-{index}"] = _payload.angle_bars(angles)
 
 
-def _confusion_of(run: RunRecord, names: list[str], index: int, shown: dict[str, Any], payload: dict[str, Any]) -> None:
-    table = run.tensors.get("confusion")
-    if table is not None and table.size:
-        shown["confusion"] = _classes.confusion_sentence(run, table, names)
-        shown["mistakes"] = _classes.most_confused(table, names)
-        payload[f"confusion-{index}"] = _payload.confusion_map(table, names)
+def _answers_of(run: RunRecord, names: list[str], index: int, shown: dict[str, Any], payload: dict[str, Any]) -> None:
+    found = _mistakes.answers(run)
+    if found is None:
+        return
+    shown["answers"] = _mistakes.answers_sentence(run, found)
+    shown["mistakes"] = _mistakes.most_confused(run, found)
+    if found.table is not None:
+        names = names if len(names) == len(found.table) else run.names()  # from 501 to 700 classes
+        shown["confusion"] = True
+        payload[f"confusion-{index}"] = _payload.confusion_map(found.table, names)
 
 
-def _pictures_of(run: RunRecord, names: list[str], shown: dict[str, Any], runs: int) -> None:
+def _table_of(run: RunRecord, shown: dict[str, Any], pictures: dict[int, Strip]) -> None:
+    """The table of classes with the pictures of those that have some; other pictures have a gallery."""
+    rows = class_rows(run)
+    if run.summary is None or not rows:
+        return
+    shown["table"] = [(row, pictures.pop(row.number, None)) for row in rows]
+    shown["nearest"] = [(run.name(j), strip) for j, strip in pictures.items()]
+
+
+def _pictures_of(run: RunRecord, shown: dict[str, Any], runs: int) -> dict[int, Strip]:
+    """The worst mistakes; and for each class that has pictures, these."""
     nearest, worst = nearest_pictures(run), worst_pictures(run)
     if runs > _FEW_RUNS:
         shown["crowded"] = nearest is not None
-        return
-    if nearest is not None and (found := strips(nearest, _PICTURE_BYTES // runs)):
-        first = chosen_classes(len(found))
-        rows = list(zip(names, found, strict=True))
-        shown["nearest"] = [rows[j] for j in first]
-        shown["nearest_rest"] = [row for j, row in enumerate(rows) if j not in first]
+        return {}
     if worst is not None:
         pictures, true, taken_for = worst
         found = strips(pictures, _MISTAKE_BYTES // runs)
-        shown["worst"] = [(strip, names[int(true[n])], names[int(taken_for[n])]) for n, strip in enumerate(found)]
+        shown["worst"] = [(strip, run.name(int(true[n])), run.name(int(taken_for[n]))) for n, strip in enumerate(found)]
+    found = [] if nearest is None else strips(nearest, _PICTURE_BYTES // runs)
+    shown["has_pictures"] = bool(found)
+    return dict(zip(run.shown_classes, found, strict=False))
 
 
 def _maths(text: str) -> Any:
@@ -196,3 +223,10 @@ def _maths(text: str) -> Any:
     escaped = re.sub(r"\bR\^v_c\b", "R<sup>v</sup><sub>c</sub>", escaped)
     escaped = re.sub(r"\bR\^v\b", "R<sup>v</sup>", escaped)
     return markupsafe.Markup(re.sub(r"\bR_c\b", "R<sub>c</sub>", escaped))
+
+
+def _code(text: str) -> Any:
+    """The same, and what stands between backticks as code."""
+    import markupsafe
+
+    return markupsafe.Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", str(_maths(text))))

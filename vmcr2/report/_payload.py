@@ -10,8 +10,9 @@ import numpy as np
 
 from ._classes import Angles, Codes, Spectra
 from ._convergence import Panel
+from ._feature_map import FeatureMap
 from ._inner import InnerProducts
-from ._read import Array
+from ._read import Array, RunRecord
 from ._series import as_payload, short
 
 _ATOMS = 24
@@ -91,6 +92,22 @@ def atom_stems(codes: Codes, names: list[str]) -> dict[str, Any]:
         "index": order.tolist(),
         "share": [[short(value, 3) for value in codes.shares[j, order[j]].tolist()] for j in range(k)],
         "names": names,
+    }
+
+
+def map_points(found: FeatureMap, run: RunRecord) -> dict[str, Any]:
+    """Where samples stand between the places of their classes, and their shares of both nearest classes in percent."""
+    order = np.argsort(-found.shares, axis=1, kind="stable")[:, :2]
+    rows = np.arange(len(order))[:, None]
+    return {
+        "type": "points",
+        "names": [run.name(j) for j in found.classes],
+        "anchors": [[short(x, 4), short(y, 4)] for x, y in found.anchors.tolist()],
+        "x": [short(x, 3) for x in found.points[:, 0].tolist()],
+        "y": [short(y, 3) for y in found.points[:, 1].tolist()],
+        "own": found.labels.tolist(),
+        "nearest": order.tolist(),
+        "share": np.rint(100 * found.shares[rows, order]).astype(int).tolist(),
     }
 
 

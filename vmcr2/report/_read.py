@@ -11,14 +11,30 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 
 from ..data import DATASETS
 from ..functional import maximal_rate_reduction
 from ..objectives import OBJECTIVES
-from ..runs import FORMAT, RunFolder, UserError, deciding_settings
+from ..runs import (
+    FORMAT,
+    DamagedError,
+    RunFolder,
+    UserError,
+    deciding_settings,
+    read_lines,
+    read_record,
+    read_tensors_with_metadata,
+)
+from ._checked import (
+    checked_manifest,
+    checked_metrics,
+    checked_settings,
+    checked_summary,
+    checked_tensors,
+)
 
 Array = NDArray[Any]
+_MOST_BYTES = 256 * 2**20
 
 
 @dataclass(frozen=True)
@@ -68,6 +84,11 @@ class RunRecord:
         return "holdout" if self.config.get("holdout") or self.config.get("validation") else "test"
 
     @property
+    def unseen_words(self) -> str:
+        """The same as a person writes it."""
+        return "test" if self.unseen == "test" else "hold-out"
+
+    @property
     def readout(self) -> str | None:
         """What the run predicts by, in words. None if its folder does not say: earlier versions had no choice."""
         words = {"head": "its head", "subspace": "nearest subspace"}
@@ -80,8 +101,17 @@ class RunRecord:
         return str(found) if found else None
 
     @property
+    def why_not_evaluated(self) -> str:
+        """Why there are no features in the folder."""
+        if self.summary is None:
+            return "the run did not get as far as its evaluation"
+        return "it was made without them: a sweep keeps them with --keep-weights"
+
+    @property
     def num_classes(self) -> int | None:
         """k: from what was evaluated, or from the data set's name."""
+        if "num_classes" in self.tensors:
+            return int(self.tensors["num_classes"])
         for name in ("confusion", "spectra"):
             if name in self.tensors:
                 return len(self.tensors[name])
@@ -126,7 +156,21 @@ class RunRecord:
     def names(self) -> list[str]:
         """A name for every class: «class 17» if the run has none."""
         k = self.num_classes or 0
-        return [self.class_names[j] if j < len(self.class_names) else f"class {j}" for j in range(k)]
+        return [self.name(j) for j in range(k)]
+
+    def name(self, label: int) -> str:
+        """Of one class."""
+        return self.class_names[label] if label < len(self.class_names) else f"class {label}"
+
+    @property
+    def shown_classes(self) -> list[int]:
+        """The classes that spectra, angles and pictures are of: all, or some of many."""
+        found = self.tensors.get("shown_classes")
+        return list(range(self.num_classes or 0)) if found is None else [int(j) for j in found]
+
+    def shown_names(self) -> list[str]:
+        """Their names."""
+        return [self.name(j) for j in self.shown_classes]
 
 
 def read_run(path: Path | str) -> RunRecord:
@@ -134,62 +178,67 @@ def read_run(path: Path | str) -> RunRecord:
     folder = RunFolder(Path(path))
     if not folder.config.is_file() or folder.is_pretrained:
         raise folder.no_run()
-    config = _json(folder.config)
-    if config is None:
-        raise UserError(f"{folder.config} is damaged: {folder.path} cannot be shown in a report")
+    folder.check_files()
     problems: list[str] = []
-    manifest = _json(folder.manifest)
+    try:
+        config = checked_settings(read_record(folder.config), "config.json", problems)
+    except DamagedError as error:
+        raise UserError(f"{error}: {folder.path} cannot be shown in a report") from error
+    manifest = _read(folder.manifest)
     if manifest is None:
         problems.append("manifest.json is missing or damaged: versions, hardware and the command are not known.")
-    elif manifest.get("format") != FORMAT:
+    elif (version := manifest.get("format")) != FORMAT:
         raise UserError(
-            f"{folder.path} has run-folder format {manifest.get('format')}, this report reads format {FORMAT}: "
-            "use the version named in its manifest.json"
+            f"{folder.path} has run-folder format {version if isinstance(version, int) else '?'}, this report reads "
+            f"format {FORMAT}: use the version named in its manifest.json"
         )
-    summary = _json(folder.summary)
+    summary = _read(folder.summary)
     if summary is None and folder.summary.exists():
         problems.append("summary.json is damaged: its figures are left out.")
     tensors, names = _evaluation(folder.evaluation, problems)
     return RunRecord(
         path=folder.path,
         config=config,
-        manifest=manifest or {},
-        metrics=_metrics(folder),
-        summary=summary,
+        manifest=checked_manifest(manifest or {}, problems),
+        metrics=_metrics(folder, problems),
+        summary=None if summary is None else checked_summary(summary, problems),
         tensors=tensors,
         class_names=names,
         problems=tuple(problems),
     )
 
 
-def _json(path: Path) -> dict[str, Any] | None:
+def _read(path: Path) -> dict[str, Any] | None:
     try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError):
+        return read_record(path)
+    except DamagedError:
         return None
-    return found if isinstance(found, dict) else None
 
 
-def _metrics(folder: RunFolder) -> list[dict[str, Any]]:
+def _metrics(folder: RunFolder, problems: list[str]) -> list[dict[str, Any]]:
     try:
-        lines = folder.read_metrics()
-    except (OSError, ValueError):
+        lines, damaged = read_lines(folder.metrics)
+    except DamagedError as error:
+        problems.append(f"{error}.")
         return []
-    return [line for line in lines if isinstance(line, dict) and isinstance(line.get("epoch"), int)]
+    if damaged:
+        problems.append(f"metrics.jsonl: {damaged} damaged lines are left out.")
+    return checked_metrics(lines)
 
 
 def _evaluation(path: Path, problems: list[str]) -> tuple[dict[str, Array], tuple[str, ...]]:
     if not path.exists():
         return {}, ()
     try:
-        with safe_open(path, framework="numpy") as handle:
-            metadata = handle.metadata() or {}
-            tensors = {name: np.asarray(handle.get_tensor(name)) for name in handle.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError, TypeError) as error:
+        if path.stat().st_size > _MOST_BYTES:
+            raise DamagedError(f"{path} has more than {_MOST_BYTES:,} bytes")
+        found, metadata = read_tensors_with_metadata(path)
+        tensors = {name: np.asarray(value.numpy()) for name, value in found.items()}
+    except (DamagedError, TypeError) as error:  # TypeError: numbers that numpy does not have
         problems.append(f"evaluation.safetensors is damaged ({error}): pictures of the classes are left out.")
         return {}, ()
     try:
         names = json.loads(metadata.get("class_names", "[]"))
-    except ValueError:
+    except (ValueError, RecursionError):
         names = []
-    return tensors, tuple(map(str, names)) if isinstance(names, list) else ()
+    return checked_tensors(tensors, problems), tuple(map(str, names)) if isinstance(names, list) else ()

@@ -164,7 +164,9 @@ def circumstances(run: RunRecord) -> list[tuple[str, str]]:
         ("Time", f"{run.seconds:.1f} s for {run.epochs_done} epochs" if run.seconds is not None else ""),
         (
             "Versions",
-            f"vmcr2 {told['vmcr2']}, torch {told['torch']}, Python {told['python']}" if "vmcr2" in told else "",
+            f"vmcr2 {told['vmcr2']}, torch {told.get('torch', '?')}, Python {told.get('python', '?')}"
+            if "vmcr2" in told
+            else "",
         ),
         ("Commit", str(told.get("git_commit") or "")),
         ("Started", str(told.get("started") or "")),

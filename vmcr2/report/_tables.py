@@ -129,10 +129,23 @@ def render(table: Table, form: Form) -> str:
 
 def _markdown(table: Table) -> str:
     def line(cells: list[str]) -> str:
-        return "| " + " | ".join(cell.replace("\\", "\\\\").replace("|", "\\|") for cell in cells) + " |"
+        return "| " + " | ".join(map(markdown_text, cells)) + " |"
 
-    lines = [line(table.heads), "|" + "---|" * len(table.heads), *map(line, table.rows), "", *table.below]
+    below = [markdown_text(note) for note in table.below]
+    lines = [line(table.heads), "|" + "---|" * len(table.heads), *map(line, table.rows), "", *below]
     return "\n".join(lines) + "\n"
+
+
+def markdown_text(text: str) -> str:
+    """A text that Markdown shows as it is, on one line: HTML, links, pictures and code in it do nothing.
+
+    >>> markdown_text("<b>a|b</b> [x](y)")
+    '&lt;b&gt;a\\\\|b&lt;/b&gt; \\\\[x](y)'
+    """
+    plain = " ".join(text.split())
+    for letter in "\\|`[*":
+        plain = plain.replace(letter, f"\\{letter}")
+    return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 _LATEX = {
@@ -168,7 +181,7 @@ def _latex(table: Table) -> str:
 
 
 def _tex(text: str) -> str:
-    return "".join(_LATEX.get(letter, letter) for letter in text)
+    return "".join(_LATEX.get(letter, letter) for letter in " ".join(text.split()))
 
 
 def _html(table: Table) -> str:

@@ -1,4 +1,4 @@
-"""Checkpoints: one safetensors file, replaced atomically, with everything that the next step depends on.
+"""Checkpoints: safetensors files with everything that the next step depends on, the last one and the one before.
 
 The order of samples and the augmentation are functions of seed and epoch, so only dropout's generator has a state.
 """
@@ -6,15 +6,22 @@ The order of samples and the augmentation are functions of seed and epoch, so on
 from __future__ import annotations
 
 import json
+import math
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from .._shared import UserError
+from .._shared import UserError, atomic, write_tensor_file
 from ..training import Step
-from ._folder import opened_tensors, read_tensors_with_metadata, tensors_under, write_tensors
+from ._folder import RunFolder
+from ._records import DamagedError
+from ._tensor_files import read_tensors_with_metadata, tensors_under
+
+_MOST_STEPS = 2**53
 
 
 class Position(NamedTuple):
@@ -29,8 +36,8 @@ class Position(NamedTuple):
     """What ended the run before its last epoch, if something did: "patience" or "callback"."""
 
 
-def save_checkpoint(path: Path, step: Step, position: Position) -> None:
-    """Write the state after a step, once: it is the same in all processes of a run."""
+def save_checkpoint(folder: RunFolder, step: Step, position: Position) -> None:
+    """Write the state after a step, once: it is the same in all processes of a run. The one before is kept."""
     if not step.ranks.leads:
         return
     tensors = weights_of(step)
@@ -41,12 +48,60 @@ def save_checkpoint(path: Path, step: Step, position: Position) -> None:
     tensors["random.cpu"] = torch.get_rng_state()
     if step.index.is_cuda:
         tensors["random.cuda"] = torch.cuda.get_rng_state(step.index.device)
-    write_tensors(path, tensors, {"position": json.dumps(position._asdict())})
+    with atomic(folder.checkpoint, durable=True) as temporary:
+        write_tensor_file(temporary, tensors, {"position": json.dumps(position._asdict())})
+        _keep_one_before(folder)  # not earlier: if the disk is full, both stay as they are
 
 
-def load_checkpoint(path: Path, step: Step) -> Position:
-    """Restore the state, in all processes of the run: rank 0 reads the file."""
-    tensors, metadata = step.ranks.from_first(lambda: read_tensors_with_metadata(path))
+def _keep_one_before(folder: RunFolder) -> None:
+    """Give the last checkpoint a second name, which it keeps when the next replaces it: nothing is copied."""
+    if not folder.checkpoint.exists():
+        return
+    link = folder.checkpoint_before.with_name(f".{folder.checkpoint_before.name}.{os.getpid()}.tmp")
+    try:
+        link.unlink(missing_ok=True)
+        os.link(folder.checkpoint, link)
+        os.replace(link, folder.checkpoint_before)
+        link.unlink(missing_ok=True)  # where both names are of one file, a replace leaves both
+    except OSError:  # a file system without second names: for a moment there is only the one before
+        os.replace(folder.checkpoint, folder.checkpoint_before)
+
+
+def has_checkpoint(folder: RunFolder) -> bool:
+    """Whether a run has something to go on from."""
+    return bool(_kept(folder))
+
+
+def find_checkpoint(folder: RunFolder) -> Path | None:
+    """The newest checkpoint that is whole; None if there is none at all.
+
+    If there are some, and all are damaged, that is a :class:`DamagedError`.
+    """
+    found = _newest(folder, lambda _: None)
+    return None if found is None else found[0]
+
+
+def load_checkpoint(folder: RunFolder, step: Step, note: Callable[[str], None]) -> Position:
+    """Restore the state, in all processes of the run: rank 0 reads the file.
+
+    If the last checkpoint is damaged, it is that before; ``note`` is told. Without any, the run starts at its first
+    epoch.
+    """
+    found = step.ranks.from_first(lambda: _newest(folder, note))
+    if found is None:
+        return Position(0, 0, 0.0)
+    path, tensors, metadata = found
+    try:
+        _restore(path, tensors, step)
+        return _position(path, metadata)
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        if isinstance(error, UserError):
+            raise
+        why = str(error).strip().splitlines()[0]
+        raise UserError(f"{path} does not fit the settings of its run: {why}") from error
+
+
+def _restore(path: Path, tensors: dict[str, Tensor], step: Step) -> None:
     load_weights(path, tensors, step)
     for index, parameter in enumerate(step.parameters):
         values = tensors_under(f"optimizer.{index}.", tensors)
@@ -55,7 +110,32 @@ def load_checkpoint(path: Path, step: Step) -> Position:
     torch.set_rng_state(tensors["random.cpu"])
     if step.index.is_cuda and "random.cuda" in tensors:
         torch.cuda.set_rng_state(tensors["random.cuda"], step.index.device)
-    return _position(path, metadata)
+
+
+def _newest(folder: RunFolder, note: Callable[[str], None]) -> tuple[Path, dict[str, Tensor], dict[str, str]] | None:
+    """The newest whole checkpoint: where it is, and what is in it."""
+    damaged: list[str] = []
+    for path in _kept(folder):
+        try:
+            tensors, metadata = read_tensors_with_metadata(path)
+            position = _position(path, metadata)
+        except UserError as error:
+            damaged.append(str(error))
+            continue
+        if damaged:
+            note(f"{damaged[0]}. The checkpoint before it is used, of epoch {position.epoch}")
+        return path, tensors, metadata
+    if damaged:
+        raise DamagedError(
+            f"{'; '.join(damaged)}. There is no whole checkpoint: remove {folder.checkpoint.parent}, and --resume "
+            "starts again from the first epoch"
+        )
+    return None
+
+
+def _kept(folder: RunFolder) -> list[Path]:
+    """The checkpoints, newest first."""
+    return [path for path in (folder.checkpoint, folder.checkpoint_before) if path.exists()]
 
 
 def weights_of(step: Step) -> dict[str, Tensor]:
@@ -79,15 +159,21 @@ def load_weights(path: Path, tensors: dict[str, Tensor], step: Step) -> None:
 
 def read_position(path: Path) -> Position:
     """How far the run was when the checkpoint was written."""
-    with opened_tensors(path) as file:
-        return _position(path, file.metadata() or {})
+    return _position(path, read_tensors_with_metadata(path)[1])
 
 
 def _position(path: Path, metadata: dict[str, str]) -> Position:
     try:
-        return Position(**json.loads(metadata["position"]))
-    except (KeyError, TypeError, json.JSONDecodeError) as error:
-        raise UserError(f"{path} is not a checkpoint of this version of vmcr2") from error
+        position = Position(**json.loads(metadata["position"]))
+        counts = (position.epoch, position.step)
+        if not all(isinstance(count, int) and 0 <= count < _MOST_STEPS for count in counts):
+            raise ValueError(f"epoch {position.epoch}, step {position.step}")
+        for seconds in (position.seconds, position.spent):
+            if not (isinstance(seconds, int | float) and math.isfinite(seconds)):
+                raise ValueError(f"{seconds} seconds")
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise DamagedError(f"{path} is not a checkpoint of this version of vmcr2") from error
+    return position
 
 
 def _beside(parameter: Tensor, value: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from ..data import OWN, DataSettings
 from ..models import ModelSettings
 from ..objectives import OBJECTIVES, ObjectiveSettings, VMCR2Settings
 from ..training import OptimSettings
+from ._records import unsealed
 from ._retired import RETIRED, RETIRED_VALUES, removed_in
 from ._settings import RunSettings
 
@@ -53,11 +54,17 @@ class Config:
     run: RunSettings = field(default_factory=RunSettings)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.recipe, str):
+            raise UserError(f"recipe takes a text, got {self.recipe!r}")
         for name, kind in {**_SECTIONS, "objective": ObjectiveSettings}.items():
             if not isinstance(getattr(self, name), kind):
                 raise UserError(f"{name} takes a {kind.__name__}; for single settings: Config().replace({name}=…)")
         for problem in self.objective.contradictions_with(self.optim.batch_size):
             raise UserError(problem)
+        if self.data.mix != "none" and not self.objective.takes_memberships:
+            raise UserError(
+                "a memory, and V-MCR² in blocks, need one class for each sample: set mix=none, memory=0 or block=false"
+            )
         if self.run.components > self.model.dim:
             raise UserError(f"components must be at most dim {self.model.dim}, got {self.run.components!r}")
 
@@ -162,8 +169,11 @@ class Config:
     def from_json(cls, text: str) -> Config:
         """A configuration from the text of ``config.json``."""
         try:
-            return cls.from_flat(json.loads(text))
-        except (TypeError, AttributeError, UserError, json.JSONDecodeError) as error:
+            flat = unsealed(json.loads(text))
+            if flat is None:
+                raise UserError("its checksum is not that of its content")
+            return cls.from_flat(flat)
+        except (TypeError, AttributeError, ValueError, RecursionError) as error:
             raise UserError(f"config.json cannot be used: {error}") from error
 
 

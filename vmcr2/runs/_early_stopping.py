@@ -10,8 +10,10 @@ from .._shared import UserError
 from ..training import Step
 from ._checkpoint import load_weights, weights_of
 from ._config import Config
-from ._folder import RunFolder, opened_tensors, read_tensors, write_tensors
+from ._folder import RunFolder
 from ._measure import choose_readout
+from ._records import DamagedError
+from ._tensor_files import read_tensors, read_tensors_with_metadata, write_tensors
 
 _MEASUREMENTS = 5
 """How often a run is measured, at least, while its patience lasts."""
@@ -61,8 +63,14 @@ class EarlyStopping:
     def _read(self) -> Best | None:
         if not self.path.exists():
             return None
-        with opened_tensors(self.path) as file:
-            return Best(**json.loads((file.metadata() or {})["best"]))
+        try:
+            best = Best(**json.loads(read_tensors_with_metadata(self.path)[1]["best"]))
+            return Best(int(best.epoch), float(best.accuracy))
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise DamagedError(
+                f"{self.path}, the best state so far, is damaged: remove it, and --resume goes on, and keeps the best "
+                "of the epochs that are left"
+            ) from error
 
     def look(self, record: dict[str, Any]) -> bool:
         """Take a line of metrics into account. Returns whether the run has been without a better one for too long."""

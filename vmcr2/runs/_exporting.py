@@ -44,7 +44,7 @@ def pipeline_of(run: Run) -> Pipeline:
     plain = None
     if len(shape) == 3:
         plain = Plain((shape[0], shape[1], shape[2]), data.image_size, data.mean, data.std)
-    return Pipeline(plain, run.model, run.readout_by(run.readout), shape)
+    return Pipeline(plain, run.config.run.measuring(run.model), run.readout_by(run.readout), shape)
 
 
 def about(run: Run) -> dict[str, Any]:

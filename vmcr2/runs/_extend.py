@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
-from pathlib import Path
 from typing import Any
 
 from .._shared import UserError
 from ..training import learning_rate
 from ._callbacks import Callbacks
-from ._checkpoint import Position, read_position
+from ._checkpoint import Position, find_checkpoint, read_position
 from ._config import Config
-from ._folder import RunFolder, write_text
+from ._folder import RunFolder
+from ._records import read_record, write_record
 
 
 def extends(folder: RunFolder, config: Config) -> bool:
@@ -26,13 +25,13 @@ def extends(folder: RunFolder, config: Config) -> bool:
 def check_extension(folder: RunFolder, epochs: int) -> None:
     """A run that cannot go on to so many epochs is a :class:`UserError`; nothing is written."""
     own = folder.read_config().optim.epochs
-    if not folder.checkpoint.exists():
+    if (checkpoint := find_checkpoint(folder)) is None:
         if folder.finished:
             raise UserError(
                 f"{folder.path} has no checkpoint to go on from (a sweep keeps it with --keep-weights): start a new run"
             )
         return
-    position = read_position(folder.checkpoint)
+    position = read_position(checkpoint)
     if not folder.finished and (position.epoch == own or position.stopped_by):
         raise UserError(f"{folder.path} has ended, but is not measured yet: --resume it without --epochs first")
     if epochs <= position.epoch:
@@ -47,9 +46,9 @@ def extend(folder: RunFolder, config: Config) -> None:
     """
     check_extension(folder, config.optim.epochs)
     if folder.finished:
-        done = folder.read_summary()["epochs"]
-        write_text(folder.path / f"summary-{done}-epochs.json", folder.summary.read_text())
-    write_text(folder.config, config.to_json())
+        done = int(folder.read_summary().get("epochs", folder.read_config().optim.epochs))
+        write_record(folder.path / f"summary-{done}-epochs.json", folder.read_summary())
+    folder.write_config(config)
     drop_old_summary(folder, config)
 
 
@@ -73,7 +72,7 @@ def earlier_ends(folder: RunFolder) -> dict[int, dict[str, Any]]:
     found: dict[int, dict[str, Any]] = {}
     for path in folder.path.glob("summary-*-epochs.json"):
         if matched := re.fullmatch(r"summary-(\d+)-epochs\.json", path.name):
-            found[int(matched[1])] = json.loads(Path(path).read_text())
+            found[int(matched[1])] = read_record(path)
     return found
 
 

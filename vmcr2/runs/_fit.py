@@ -15,7 +15,8 @@ from ..data import Source, can_be_parted, open_settings
 from ..distributed import ALONE, Ranks
 from ..training import choose_device, forked_random
 from ._callbacks import Callbacks
-from ._checkpoint import read_position
+from ._checked import enough_memory
+from ._checkpoint import find_checkpoint, has_checkpoint, read_position
 from ._config import Config
 from ._early_stopping import check_patience
 from ._extend import check_extension, drop_old_summary, extend, extends, is_finished, note_the_rate
@@ -82,14 +83,15 @@ def _trainer(
     """In every process of the run, rank 0 first: the others set the same samples aside."""
 
     def found() -> tuple[bool, bool | None]:
-        goes_on = folder is not None and resume and (folder.finished or folder.checkpoint.exists())
+        goes_on = folder is not None and resume and (folder.finished or has_checkpoint(folder))
         return goes_on, folder.calibrates if folder is not None and folder.config.exists() else None
 
     goes_on, known = ranks.from_first(found)
 
     def build(aside: bool | None) -> Trainer:
         calibrates = known if aside is None else aside
-        return Trainer(config, source, device, fresh=not goes_on, calibrates=calibrates, ranks=ranks)
+        with enough_memory():
+            return Trainer(config, source, device, fresh=not goes_on, calibrates=calibrates, ranks=ranks)
 
     return ranks.in_turn(build, tell=lambda made: made.aside is not None)
 
@@ -137,8 +139,8 @@ def _begin_extension(folder: RunFolder, config: Config, callbacks: Callbacks, st
         drop_old_summary(folder, config)
         return
     extend(folder, config)
-    if folder.checkpoint.exists():
-        note_the_rate(callbacks, before, config, read_position(folder.checkpoint), steps_per_epoch)
+    if (checkpoint := find_checkpoint(folder)) is not None:
+        note_the_rate(callbacks, before, config, read_position(checkpoint), steps_per_epoch)
 
 
 def evaluate_run(
@@ -161,7 +163,8 @@ def evaluate_run(
     moved = config.replace(data_path=data_path) if data_path else config
     source = source or open_settings(moved.data)
     with forked_random(chosen):
-        trainer = Trainer(config, source, chosen, fresh=False, calibrates=folder.calibrates)
+        with enough_memory():
+            trainer = Trainer(config, source, chosen, fresh=False, calibrates=folder.calibrates)
         trainer.restore(folder, note)
         side = trainer.measure()
         _, result = trainer.measure_unseen(side, source.test(), "test")

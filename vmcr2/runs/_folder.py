@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -11,18 +12,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor
-
-from .._shared import LOCK, UserError, atomic, lock
+from .._shared import LOCK, UserError, lock
 from .._version import __version__
 from ._config import Config
+from ._records import DamagedError, line_of_record, read_lines, read_record, write_record, write_text
 
 FORMAT = 1
 MODEL_TYPE = "vmcr2"
 """What ``config.json`` says in a folder of :meth:`Run.save_pretrained`."""
-_HALF = ".*.[0-9]*.tmp"  # NAME, and the process that wrote it
+_HALVES = (".*.[0-9]*.tmp", ".tmp??????")
+"""NAME with the process that wrote it; what the safetensors library left of vmcr2 before 0.6."""
+_TITLE = 50  # letters of up to 4 bytes each: a name has at most 255 bytes
 _PATIENCE = 5.0  # seconds: the workers of a killed sweep have ended by then
 
 
@@ -43,6 +43,7 @@ class RunFolder:
         self.confidence = path / "calibration.safetensors"
         self.kept_samples = path / "kept_samples.safetensors"
         self.checkpoint = path / "checkpoint" / "last.safetensors"
+        self.checkpoint_before = path / "checkpoint" / "before.safetensors"
         self.best = path / "checkpoint" / "best.safetensors"
 
     @property
@@ -76,18 +77,22 @@ class RunFolder:
         try:
             self.checkpoint.parent.mkdir(exist_ok=resume)
             self.remove_halves()
-            write_text(self.manifest, json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
+            write_record(self.manifest, manifest)
             if preparation is not None:
-                write_text(self.preparation, json.dumps(preparation, indent=1, ensure_ascii=False) + "\n")
+                write_record(self.preparation, preparation)
             self.metrics.touch()
-            write_text(self.config, config.to_json())
+            self.write_config(config)
         except OSError as error:
-            raise _unwritable(self.path, error) from error
+            raise unwritable(self.path, error) from error
+
+    def write_config(self, config: Config) -> None:
+        """The settings that act."""
+        write_record(self.config, config.acting())
 
     def clear(self) -> None:
         """Remove everything except the lock."""
         for part in self.path.iterdir():
-            if part.is_dir():
+            if part.is_dir() and not part.is_symlink():
                 shutil.rmtree(part)
             elif part.name != LOCK:
                 part.unlink()
@@ -98,7 +103,8 @@ class RunFolder:
             return True
         ours = {self.checkpoint.parent, self.manifest, self.preparation, self.metrics} if resume else set()
         return self.path.is_dir() and all(
-            part in ours or part == self.path / LOCK or (resume and part.match(_HALF)) for part in self.path.rglob("*")
+            part in ours or part == self.path / LOCK or (resume and any(map(part.match, _HALVES)))
+            for part in self.path.rglob("*")
         )
 
     def _taken(self) -> UserError:
@@ -107,25 +113,41 @@ class RunFolder:
 
     def read_manifest(self) -> dict[str, Any]:
         """Versions, hardware, data and the recipe's values."""
-        manifest: dict[str, Any] = json.loads(self.manifest.read_text())
-        return manifest
+        return read_record(self.manifest)
 
     def read_config(self) -> Config:
         """The configuration of an existing run."""
         if not self.config.exists() or self.is_pretrained:
             raise self.no_run()
+        self.check_files()
         self.check_version()
         try:
-            text = self.config.read_text()
-            json.loads(text)
-        except ValueError as error:  # not UTF-8, or not JSON
-            raise UserError(f"{self.config} is damaged: {self.path} cannot be used") from error
+            flat = read_record(self.config)
+        except DamagedError as error:
+            raise UserError(f"{error}: {self.path} cannot be used") from error
         try:
-            return Config.from_json(text)
+            return Config.from_json(json.dumps(flat))
         except UserError as error:
             version = self.read_manifest().get("vmcr2", __version__)
             other = "" if version == __version__ else f" (vmcr2 {version} wrote it, and this is {__version__})"
             raise UserError(f"{self.path}: {error}{other}") from error
+
+    def check_files(self) -> None:
+        """A file that is none, and a link that leads out of the folder, are a :class:`UserError`.
+
+        A folder may come from a stranger. A pipe would be waited for, an endless device read for ever, and what is
+        written would go through a link into a file of somebody else.
+        """
+        own = self.path.resolve()
+        for part in (self.path / LOCK, self.checkpoint.parent, *self._files()):
+            if part.is_symlink() and not part.resolve().is_relative_to(own):
+                raise UserError(f"{part} is a link to {os.readlink(part)}, out of the run folder: copy the file there")
+            if part.exists() and not (part.is_dir() if part == self.checkpoint.parent else part.is_file()):
+                raise UserError(f"{part} is not a file: {self.path} cannot be used")
+
+    def _files(self) -> Iterator[Path]:
+        yield from (path for path in vars(self).values() if path != self.path)
+        yield from self.path.glob("summary-*-epochs.json")
 
     @property
     def is_pretrained(self) -> bool:
@@ -133,10 +155,10 @@ class RunFolder:
         if self.manifest.exists() or not self.config.exists():
             return False
         try:
-            kept = json.loads(self.config.read_text(encoding="utf-8"))
-        except ValueError:
-            return False
-        return isinstance(kept, dict) and "model_type" in kept
+            return self.config.is_file() and "model_type" in read_record(self.config)
+        except DamagedError:
+            with self.config.open("rb") as file:
+                return b'"model_type"' in file.read(4096)
 
     def no_run(self) -> UserError:
         """The error for a folder that is not a run. It says what the folder is, if that is known."""
@@ -155,59 +177,78 @@ class RunFolder:
         """A folder of another format is refused before anything is touched."""
         try:
             found = self.read_manifest()["format"]
-        except (OSError, KeyError, TypeError, ValueError) as error:
+        except (DamagedError, KeyError) as error:
             raise UserError(f"{self.manifest} is missing or damaged: {self.path} cannot be used") from error
         if found != FORMAT:
+            other = str(found)[:20] if str(found).isprintable() else "?"
             raise UserError(
-                f"{self.path} has run-folder format {found}, but this vmcr2 ({__version__}) reads format {FORMAT}: "
+                f"{self.path} has run-folder format {other}, but this vmcr2 ({__version__}) reads format {FORMAT}: "
                 "use the version named in its manifest.json"
             )
 
     @property
+    def about_data(self) -> dict[str, Any]:
+        """What the manifest says of the data."""
+        found = self.read_manifest().get("data")
+        return found if isinstance(found, dict) else {}
+
+    @property
     def class_names(self) -> tuple[str, ...]:
         """The names of classes 0, 1, …; empty if the folder is of an earlier version."""
-        return tuple((self.read_manifest().get("data") or {}).get("class_names") or ())
+        found = self.about_data.get("class_names")
+        return tuple(map(str, found)) if isinstance(found, list) else ()
 
     @property
     def calibrates(self) -> bool | None:
         """Whether training samples were set aside when the run was started; None if the folder does not say."""
-        found = (self.read_manifest().get("data") or {}).get("set_aside")
-        return None if found is None else found > 0
+        found = self.about_data.get("set_aside")
+        return found > 0 if isinstance(found, int) else None
 
     @property
     def data_checksum(self) -> str | None:
         """Of the training data that the run was started with; None if the folder does not say."""
-        checksum: str | None = (self.read_manifest().get("data") or {}).get("train_checksum")
-        return checksum
+        found = self.about_data.get("train_checksum")
+        return found if isinstance(found, str) else None
 
     def remove_halves(self) -> None:
         """Remove files that a killed process left half written: nothing reads them, and they can be large."""
-        for half in self.path.rglob(_HALF):
-            half.unlink(missing_ok=True)
+        for pattern in _HALVES:
+            for half in self.path.rglob(pattern):
+                half.unlink(missing_ok=True)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """While a run writes: a full disk, or a folder that is gone or cannot be written to, is one sentence."""
+        try:
+            yield
+        except OSError as error:
+            on = (
+                "What was saved before is whole: once it can be written to, "
+                f"`vmcr2 train --resume --out {self.path}` continues from the last checkpoint"
+            )
+            if not self.config.exists():
+                on = "The run's files are gone: start it again"
+            raise UserError(f"cannot write to {self.path}: {error.strerror or error}. {on}") from error
 
     def append(self, record: dict[str, Any]) -> None:
         """One line of metrics."""
-        with self.metrics.open("a") as lines:
-            lines.write(json.dumps(record) + "\n")
+        with self.metrics.open("a", encoding="utf-8") as lines:
+            lines.write(line_of_record(record))
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """All whole lines of metrics. A line that a kill cut off is skipped."""
-        records = []
-        for line in self.metrics.read_text().splitlines() if self.metrics.exists() else []:
-            try:
-                records.append(json.loads(line))
-            except json.JSONDecodeError:
-                continue
-        return records
+        """All whole lines of metrics. A line that a kill cut off, or that is damaged, is skipped."""
+        return read_lines(self.metrics)[0]
 
-    def keep_metrics(self, last_epoch: int) -> None:
-        """Remove the lines of epochs that will be trained again."""
-        kept = [record for record in self.read_metrics() if record["epoch"] <= last_epoch]
-        write_text(self.metrics, "".join(json.dumps(record) + "\n" for record in kept))
+    def keep_metrics(self, last_epoch: int) -> int:
+        """Remove the lines of epochs that will be trained again, and damaged ones. Returns how many were damaged."""
+        records, damaged = read_lines(self.metrics)
+        kept = [record for record in records if record["epoch"] <= last_epoch]
+        write_text(self.metrics, "".join(map(line_of_record, kept)))
+        return damaged
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """The last thing a run writes."""
-        write_text(self.summary, json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
+        write_record(self.summary, summary)
 
     def read_summary(self) -> dict[str, Any]:
         """The figures of a finished run."""
@@ -217,15 +258,15 @@ class RunFolder:
                 "continues it; if its training broke, that says why"
             )
         try:
-            summary: dict[str, Any] = json.loads(self.summary.read_text())
-        except ValueError as error:
+            return read_record(self.summary)
+        except DamagedError as error:
             raise UserError(f"{self.summary} is damaged: remove it, and --resume writes it again") from error
-        return summary
 
 
 def default_folder(config: Config) -> Path:
     """``runs/RECIPE-SEED-TIME``, created here; with -2, -3 … if another run of the same second has the name."""
-    name = re.sub(r"[^\w.+-]+", "_", f"{config.title}-seed{config.run.seed}")  # people's folders have any name
+    name = f"{config.title[:_TITLE]}-seed{config.run.seed}"
+    name = re.sub(r"[^\w.+-]+", "_", name).lstrip(".")  # people's folders have any name
     first = path = Path("runs") / f"{name}-{datetime.now().strftime('%Y%m%d-%H%M%S')}"
     number = 1
     try:
@@ -234,7 +275,7 @@ def default_folder(config: Config) -> Path:
             number += 1
             path = first.with_name(f"{first.name}-{number}")
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise unwritable(path, error) from error
     return path
 
 
@@ -247,44 +288,6 @@ def _made(path: Path) -> bool:
     return True
 
 
-def _unwritable(path: Path, error: OSError) -> UserError:
+def unwritable(path: Path, error: OSError) -> UserError:
+    """A full disk, a folder that cannot be written to, a name that is too long: one sentence."""
     return UserError(f"cannot write to {path}: {error.strerror or error}")
-
-
-def write_text(path: Path, text: str, encoding: str | None = None) -> None:
-    """Write a text file atomically."""
-    with atomic(path) as temporary:
-        temporary.write_text(text, encoding=encoding)
-
-
-def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Write a safetensors file atomically."""
-    whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    with atomic(path) as temporary:
-        save_file(whole, temporary, metadata)
-
-
-def tensors_under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Those whose names begin with ``prefix``, by the rest of their names."""
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read a safetensors file. A missing or damaged one is a :class:`UserError`."""
-    return read_tensors_with_metadata(path)[0]
-
-
-def read_tensors_with_metadata(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Through one handle, so that both are of one file, also where another process replaces it meanwhile."""
-    with opened_tensors(path) as file:
-        return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-
-
-@contextmanager
-def opened_tensors(path: Path) -> Iterator[Any]:
-    """A safetensors file to read from; a missing or damaged one is a :class:`UserError`."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            yield file
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"{path} is missing or damaged: {error}") from error

@@ -176,4 +176,5 @@ def _row_blocks(tables: list[tuple[Path, Tensor]], *, named: bool) -> Iterator[B
 def embedded(network: nn.Module, samples: Tensor, config: Config, numerics: Numerics) -> Tensor:
     """Features (n, d) of samples in the run's own form."""
     labels = torch.zeros(len(samples), dtype=torch.int64)
-    return embed(network, samples_of(Split(samples, labels), config, numerics.device), numerics)
+    inputs = samples_of(Split(samples, labels), config, numerics.device)
+    return embed(config.run.measuring(network), inputs, numerics)

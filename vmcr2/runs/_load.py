@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,15 @@ from ..inference import Confidence
 from ..models import load_into
 from ..objectives import Objective
 from ..training import choose_device
+from ._checked import check_confidence, check_finite, check_names, check_shape, check_subspaces, readable
 from ._config import Config
-from ._folder import RunFolder, read_tensors, read_tensors_with_metadata
+from ._folder import RunFolder
 from ._inputs import InputForm
 from ._parts import built, classifier_from
 from ._pretrained import from_pretrained
+from ._records import read_record
 from ._run import Run
+from ._tensor_files import read_tensors, read_tensors_with_metadata
 
 
 def load_run(path: Path | str, *, device: str = "auto") -> Run:
@@ -47,7 +49,7 @@ def load_run(path: Path | str, *, device: str = "auto") -> Run:
         return from_pretrained(path, device=device)
     config = folder.read_config()
     chosen = choose_device(device)
-    subspaces = read_subspaces(folder)
+    subspaces = read_subspaces(folder, config)
     classes = len(subspaces["bases"])  # of its own data, which may be fewer than published
     network, objective = built(config, _sample_shape(folder, config), classes, chosen)
     return restored(folder, config, network, objective, subspaces)
@@ -55,14 +57,16 @@ def load_run(path: Path | str, *, device: str = "auto") -> Run:
 
 def _sample_shape(folder: RunFolder, config: Config) -> tuple[int, ...]:
     """From the manifest. Folders of 0.3 do not say, but they have known data sets."""
-    found = (folder.read_manifest().get("data") or {}).get("sample_shape")
-    return tuple(found) if found else describe(config.data.name).image_shape
+    found = folder.about_data.get("sample_shape")
+    return check_shape(folder.manifest, found) if found else describe(config.data.name).image_shape
 
 
-def read_subspaces(folder: RunFolder) -> dict[str, Tensor]:
+def read_subspaces(folder: RunFolder, config: Config) -> dict[str, Tensor]:
     """``bases`` and ``energies`` of a finished run that kept its weights."""
     _check_weights(folder)
-    return read_tensors(folder.subspaces)
+    found = read_tensors(folder.subspaces)
+    check_subspaces(folder.subspaces, found, config.model.dim)
+    return found
 
 
 def _check_weights(folder: RunFolder) -> None:
@@ -87,15 +91,18 @@ def restored(
 ) -> Run:
     """The run of a folder. Its weights are loaded into this network and objective."""
     try:
-        network.load_state_dict(read_tensors(folder.model))
-        if folder.objective.exists():
-            objective.module.load_state_dict(read_tensors(folder.objective))
+        for path, part in ((folder.model, network), (folder.objective, objective.module)):
+            if path == folder.model or path.exists():
+                learned = read_tensors(path)
+                check_finite(path, learned)
+                part.load_state_dict(learned)
     except RuntimeError as error:
-        raise UserError(f"the weights in {folder.path} do not fit its config.json: {error}") from error
+        why = " ".join(str(error).split())
+        raise UserError(f"the weights in {folder.path} do not fit its config.json: {why}") from error
     classifier = classifier_from(config, subspaces["bases"], subspaces["energies"])
     device = next(network.parameters()).device
     run = finished_run(folder, config, folder.read_summary(), network, classifier.to(device), objective)
-    return replace(run, confidence=_read_confidence(folder))
+    return replace(run, confidence=_read_confidence(folder, config, has_head=objective.head is not None))
 
 
 def finished_run(
@@ -108,15 +115,20 @@ def finished_run(
 ) -> Run:
     """A run from its parts and from what its folder says of the data; not calibrated."""
     kept = folder.preparation
-    made = Preparation.from_json_dict(json.loads(kept.read_text())) if kept.exists() else None
+    with readable(kept):
+        made = Preparation.from_json_dict(read_record(kept)) if kept.exists() else None
     form = InputForm(_sample_shape(folder, config), config.data.fit, made)
-    names = folder.class_names or tuple(map(str, range(len(classifier.bases))))
+    classes = len(classifier.bases)
+    names = check_names(folder.manifest, folder.class_names or tuple(map(str, range(classes))), classes)
     return Run(folder.path, config, summary, network.eval(), classifier, objective.module, objective.head, names, form)
 
 
-def _read_confidence(folder: RunFolder) -> Confidence | None:
+def _read_confidence(folder: RunFolder, config: Config, *, has_head: bool) -> Confidence | None:
     """None for runs of earlier versions, and if nothing was set aside."""
     if not folder.confidence.exists():
         return None
     tensors, metadata = read_tensors_with_metadata(folder.confidence)
-    return Confidence.from_tensors(tensors, metadata.get("origin", ""))
+    with readable(folder.confidence):
+        found = Confidence.from_tensors(tensors, metadata.get("origin", ""))
+    check_confidence(folder.confidence, found, config, has_head=has_head)
+    return found

@@ -10,7 +10,7 @@ from typing import Any
 from .._shared import UserError, did_you_mean
 from ._callbacks import Callback
 from ._config import Config
-from ._folder import write_text
+from ._records import write_text
 from ._run import Run
 
 
@@ -123,7 +123,7 @@ def _own_id(path: Path) -> str:
     if not path.exists():
         path.parent.mkdir(exist_ok=True)
         write_text(path, secrets.token_hex(4) + "\n")
-    return path.read_text().strip()
+    return path.read_text(encoding="utf-8").strip()
 
 
 def _numbers(figures: dict[str, Any]) -> dict[str, float]:

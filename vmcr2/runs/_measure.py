@@ -8,14 +8,26 @@ import torch
 from torch import Tensor, nn
 
 from ..classifiers import NearestSubspace
-from ..functional import ClassGroup, Guard, HardClasses, nearest_subspace, rate_reduction, subspace_overlap
+from ..functional import (
+    ClassGroup,
+    Guard,
+    HardClasses,
+    nearest_subspace,
+    rate_reduction,
+    subspace_overlap,
+    top_logits,
+)
 from ..objectives import Objective
+from ..training import TrainingError
 from ._config import Config
 
 _COSINE_SAMPLE = 10_000
 _NEIGHBOURS = 5
 _COMPONENTS = (1, 2, 3, 5, 8, 12, 20)
 _GRAM_FLOATS = 2**25
+_COSINES = 2**25  # at a time, with all training samples: 128 MiB
+_PAIRED_CLASSES = 1000  # up to so many, a k×k table
+_BASES_FLOATS = 2**28  # of bases that are tried: 1 GiB
 
 
 class TrainingSide(NamedTuple):
@@ -32,6 +44,15 @@ def classifier_of(config: Config, num_classes: int) -> NearestSubspace:
     return NearestSubspace(num_classes, config.run.components or None)
 
 
+def check_sound(features: Tensor) -> Tensor:
+    """The features, if all are finite. Steps look at those of training mode; here BatchNorm has other statistics."""
+    if not bool(torch.isfinite(features.sum())):
+        raise TrainingError(
+            "training broke: in evaluation mode the network's features are not finite. Lower lr or loss_scale"
+        )
+    return features
+
+
 def evaluate_training(config: Config, features: Tensor, labels: Tensor, num_classes: int) -> TrainingSide:
     """Full-train and batch rates, cosines, orthogonality and effective ranks; the subspaces to classify by."""
     full = rate_reduction(features.double(), labels, num_classes, eps_sq=config.objective.eps_sq)
@@ -39,8 +60,6 @@ def evaluate_training(config: Config, features: Tensor, labels: Tensor, num_clas
     within, between = mean_cosines(features, labels)
     # always of ⌊d/k⌋ dimensions, so that runs with other classifiers can be compared
     whole = NearestSubspace(num_classes).fit(features, labels) if config.run.components else classifier
-    overlap = subspace_overlap(whole.bases)
-    off = overlap[~torch.eye(num_classes, dtype=torch.bool, device=overlap.device)]
     ranks = effective_ranks(features, labels, num_classes)
     figures = {
         "train_delta_r": full.delta.item(),
@@ -49,8 +68,8 @@ def evaluate_training(config: Config, features: Tensor, labels: Tensor, num_clas
         "batch_delta_r": mean_batch_delta(config, features, labels, num_classes),
         "within_cosine": within,
         "between_cosine": between,
-        "subspace_overlap": off.mean().item() if len(off) else 0.0,
-        "effective_rank": ranks[ranks > 0].mean().item(),
+        "subspace_overlap": mean_overlap(whole.bases),
+        "effective_rank": ranks[ranks > 0].mean().item() if bool((ranks > 0).any()) else 0.0,  # all features zero
         "train_accuracy": accuracy(classifier.predict(features), labels),
     }
     return TrainingSide(features, labels, classifier, figures)
@@ -70,7 +89,8 @@ def evaluate_unseen(
         f"{name}_neighbours_accuracy": accuracy(nearest_neighbours(side, features, num_classes), labels),
     }
     if name == "holdout":
-        counts = [count for count in _COMPONENTS if count <= features.shape[1]]
+        most = min(features.shape[1], max(1, _BASES_FLOATS // (num_classes * features.shape[1])))
+        counts = [count for count in _COMPONENTS if count <= most]
         widest = NearestSubspace(num_classes, counts[-1]).fit(side.features, side.labels).bases
         figures["holdout_accuracy_by_components"] = {
             str(count): accuracy(nearest_subspace(features, widest[:, :, :count]), labels) for count in counts
@@ -136,6 +156,38 @@ def effective_ranks(features: Tensor, labels: Tensor, num_classes: int) -> Tenso
     return torch.where(energies > 0, traces.square() / torch.where(energies > 0, energies, 1.0), 0.0)
 
 
+def mean_overlap(bases: Tensor) -> float:
+    """The mean of :func:`subspace_overlap` over pairs of different classes; of many classes without a k×k table.
+
+    ‖V_iᵀV_j‖_F² = ⟨V_iV_iᵀ, V_jV_jᵀ⟩, so the sum over classes of one rank needs only the d×d sum of their projections.
+    """
+    k = len(bases)
+    if k == 1:
+        return 0.0
+    if k <= _PAIRED_CLASSES:
+        overlap = subspace_overlap(bases)
+        return overlap[~torch.eye(k, dtype=torch.bool, device=overlap.device)].mean().item()
+    ranks = (bases != 0).any(1).sum(1)
+    found = torch.unique(ranks[ranks > 0])
+    sums = [_projections(bases, (ranks == rank).nonzero()[:, 0]) for rank in found]
+    total = sum(
+        float((one * other).sum()) / min(int(a), int(b))
+        for a, one in zip(found, sums, strict=True)
+        for b, other in zip(found, sums, strict=True)
+    )
+    return (total - int((ranks > 0).sum())) / (k * (k - 1))  # a class with itself has 1
+
+
+def _projections(bases: Tensor, classes: Tensor) -> Tensor:
+    """Σ_j V_jV_jᵀ over some classes, (d, d) in float64."""
+    d, r = bases.shape[1:]
+    total = bases.new_zeros(d, d, dtype=torch.float64)
+    for part in torch.split(classes, max(1, _GRAM_FLOATS // (d * r))):
+        vectors = bases[part].double().transpose(1, 2).reshape(-1, d)
+        total.addmm_(vectors.T, vectors)
+    return total
+
+
 def class_energies(features: Tensor, labels: Tensor, num_classes: int) -> Tensor:
     """‖Z_jᵀZ_j‖_F² per class, many classes at a time, from the smaller of its two Gram matrices."""
     classes = HardClasses(labels, num_classes, features.dtype, None)
@@ -155,15 +207,17 @@ def nearest_class_mean(side: TrainingSide, features: Tensor, num_classes: int) -
     """The class whose mean direction is nearest."""
     sums = torch.zeros(num_classes, features.shape[1], dtype=side.features.dtype, device=features.device)
     sums.index_add_(0, side.labels, side.features)
-    cosines = features @ nn.functional.normalize(sums, dim=1).T
     absent = torch.bincount(side.labels, minlength=num_classes) == 0
-    return cosines.masked_fill(absent, -torch.inf).argmax(1)
+    below = torch.where(absent, -torch.inf, 0.0).to(sums.dtype)
+    return top_logits(features, nn.functional.normalize(sums, dim=1), below).labels[:, 0]
 
 
 def nearest_neighbours(side: TrainingSide, features: Tensor, num_classes: int, count: int = _NEIGHBOURS) -> Tensor:
     """The majority among the nearest training features by cosine; ties go to the lower class."""
     answers = []
-    for part in torch.split(features, 500):
+    for part in torch.split(features, max(1, min(500, _COSINES // len(side.features)))):
         near = side.labels[(part @ side.features.T).topk(min(count, len(side.features)), dim=1).indices]
-        answers.append(nn.functional.one_hot(near, num_classes).sum(1).argmax(1))
+        votes = (near[:, :, None] == near[:, None, :]).sum(2)
+        best = (votes * num_classes + (num_classes - 1 - near)).argmax(1, keepdim=True)
+        answers.append(near.gather(1, best)[:, 0])
     return torch.cat(answers)

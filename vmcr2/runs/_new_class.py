@@ -16,7 +16,7 @@ from torch import Tensor
 
 from .._shared import UserError
 from ..classifiers import NearestSubspace
-from ..functional import class_subspaces, subspace_residuals
+from ..functional import class_subspaces, nearest_subspaces, subspace_residuals
 
 if TYPE_CHECKING:
     from ._run import Run
@@ -73,9 +73,10 @@ def fairness(run: Run) -> Fairness:
     known = run.confidence.features if run.confidence is not None else None
     if known is None or not len(known) or not added:
         return Fairness(scales, gains)
-    residuals = subspace_residuals(known.to(bases.device), bases)
-    own = residuals[:, :-added].amin(1, keepdim=True).clamp_min(_TINY)
-    ratios = own / residuals[:, -added:].clamp_min(_TINY)  # a sample goes over where this is above the scale
+    known = known.to(bases.device)
+    own = nearest_subspaces(known, bases[:-added], 1).scores.clamp_min(_TINY)
+    # a sample goes over where this is above the scale
+    ratios = own / subspace_residuals(known, bases[-added:]).clamp_min(_TINY)
     # one rank for all added classes: a sample is lost if any of them takes it; the quantile is conformal prediction's
     ranks = ratios.argsort(0).argsort(0).amax(1).sort().values
     place = ranks[min(math.ceil((len(known) + 1) * (1 - _TAKEN)), len(known)) - 1]

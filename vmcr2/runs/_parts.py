@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from ..classifiers import NearestSubspace
 from ..objectives import Objective
 from ..training import Numerics, forked_random
+from ._checked import enough_memory
 from ._config import Config
 from ._measure import classifier_of
 
@@ -17,7 +18,7 @@ def built(
 ) -> tuple[nn.Module, Objective]:
     """Network and objective for samples of this shape. Their weights are drawn, and are to be replaced."""
     numerics = Numerics.choose(device, config.run.precision)
-    with forked_random(device):
+    with forked_random(device), enough_memory():
         network = numerics.place(config.model.build(config.data.input_shape(sample_shape), with_weights=False))
         objective = config.objective.build(classes, config.model.dim, torch.arange(classes), config.optim.batch_size)
     objective.module.to(device)

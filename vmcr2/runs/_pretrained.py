@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -20,9 +19,11 @@ from ..objectives import Objective
 from ..training import choose_device
 from ._card import model_card
 from ._config import Config
-from ._folder import MODEL_TYPE, RunFolder, read_tensors, tensors_under, write_tensors, write_text
+from ._folder import MODEL_TYPE, RunFolder
 from ._inputs import InputForm
 from ._parts import built, classifier_from
+from ._records import DamagedError, read_record, write_record, write_text
+from ._tensor_files import read_tensors, tensors_under, write_tensors
 
 if TYPE_CHECKING:
     from ._run import Run
@@ -43,14 +44,14 @@ def save_pretrained(run: Run, path: Path, *, kept_samples: bool) -> None:
     if run.confidence is not None:
         tensors |= {f"calibration.{name}": value for name, value in run.confidence.tensors().items()}
     folder = RunFolder(path)
-    config = json.dumps(_described(run), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    config = _described(run)
     try:
         path.mkdir(parents=True, exist_ok=True)
         write_tensors(folder.model, tensors, {"format": "pt"})
         if keeps:
             write_tensors(folder.kept_samples, run.kept.tensors())
-        write_text(path / _CARD, model_card(run, keeps_samples=keeps), "utf-8")
-        write_text(folder.config, config, "utf-8")  # last: a folder without it is not a model
+        write_text(path / _CARD, model_card(run, keeps_samples=keeps))
+        write_record(folder.config, config)  # last: a folder without it is not a model
     except OSError as error:
         raise UserError(f"cannot write to {path}: {error.strerror or error}") from error
 
@@ -153,12 +154,13 @@ def _read_config(folder: RunFolder) -> dict[str, Any]:
         raise UserError(f"{path} is a run's own folder: use vmcr2.load_run")
     if not folder.config.exists():
         raise UserError(f"{path} has no config.json: it was not written by run.save_pretrained")
+    folder.check_files()
     try:
-        kept = json.loads(folder.config.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{folder.config} is damaged: save or download the model again") from error
-    if not isinstance(kept, dict) or kept.get("model_type") != MODEL_TYPE:
-        found = kept.get("model_type", "unknown") if isinstance(kept, dict) else "unknown"
+        kept = read_record(folder.config)
+    except DamagedError as error:
+        raise UserError(f"{error}: save or download the model again") from error
+    if kept.get("model_type") != MODEL_TYPE:
+        found = kept.get("model_type", "unknown")
         raise UserError(f"{path} is a model of the type {found}, not of vmcr2: it was not written by save_pretrained")
     if kept.get("format") != FORMAT:
         raise UserError(

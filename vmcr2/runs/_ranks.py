@@ -12,7 +12,7 @@ from .._shared import UserError
 from ..distributed import Ranks, lost_process
 from ..training import Capture, TrainingError
 from ._callbacks import Callback
-from ._checkpoint import read_position
+from ._checkpoint import find_checkpoint, read_position
 from ._config import Config
 from ._folder import RunFolder
 
@@ -42,9 +42,9 @@ def noticing_losses(ranks: Ranks, folder: RunFolder) -> Iterator[None]:
 
 
 def _how_to_go_on(folder: RunFolder) -> str:
-    if not folder.checkpoint.exists():
+    if (checkpoint := find_checkpoint(folder)) is None:
         return f"{folder.path} has no checkpoint yet: the same command with --resume starts it again"
-    epoch = read_position(folder.checkpoint).epoch
+    epoch = read_position(checkpoint).epoch
     return (
         f"The last checkpoint is after epoch {epoch}: `torchrun … -m vmcr2 train --resume --out {folder.path}` "
         "continues, under any number of processes"

@@ -1,6 +1,8 @@
 """``evaluation.safetensors``: what a report needs, so that it works without weights and data.
 
-It stays under 16 MiB if one feature and one picture of each class do: for example with 2000 classes and d = 500.
+It stays under 16 MiB for any number of classes up to a million, beside the classes' names. Up to 500 classes it has
+samples, spectra, angles and pictures of all of them, and of more classes those of 200. Only three numbers grow with k:
+a class's effective rank, how many unseen samples it has, and how many of them were right.
 """
 
 from __future__ import annotations
@@ -9,8 +11,9 @@ import torch
 from torch import Tensor
 
 from ..data import Split
-from ..functional import Guard, HardClasses, class_subspaces, principal_angles
+from ..functional import Guard, HardClasses, class_subspaces, principal_angles, residuals_of
 from ._measure import TrainingSide, effective_ranks
+from ._shown_classes import ClassPart, part_of
 
 _SAMPLE_FLOATS = 1_500_000
 _SPECTRUM = 30
@@ -19,43 +22,66 @@ _WORST = 32
 _THUMBNAIL = 32
 _AT_ONCE = 200
 _THUMBNAIL_BYTES = 6 * 2**20
-# tables that would not fit into 16 MiB with the rest are left out: k×k angles and answers, and the q×k codes
-_ANGLE_CLASSES = 500
+# tables that would not fit into 16 MiB with the rest are left out: the k×k answers, and the q×k codes
 _CONFUSION_CLASSES = 700
 _SHOWN = 1_000_000
+_PAIRS = 1000
 
 
 def evaluation_tensors(
     side: TrainingSide, train: Split, unseen: Split, unseen_features: Tensor, num_classes: int, shown: dict[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Sampled features with labels, spectra, angles, codes, the confusion matrix, and pictures.
+    """Sampled features with labels, spectra, angles, codes, confusions, and pictures.
 
     Features are half precision; ``features`` are of the training set, ``unseen_features`` of the test set or hold-out.
     ``shown`` are the objective's own tensors for the report, such as V-MCR²'s codes (q, k).
     """
-    per_class = max(1, _SAMPLE_FLOATS // (num_classes * side.features.shape[1]))
-    chosen = first_of_each(side.labels, num_classes, per_class)
-    other = first_of_each(unseen.labels.to(side.labels.device), num_classes, per_class)
+    part = part_of(side.features, side.labels, num_classes)
+    truth = unseen.labels.to(side.labels.device)
+    other = part_of(unseen_features, truth, num_classes)
     predicted = side.classifier.predict(unseen_features)
-    spectra = class_subspaces(
-        side.features, side.labels, num_classes, num_components=min(_SPECTRUM, side.features.shape[1])
-    )
+    bases = side.classifier.bases[part.classes]
+    dim = side.features.shape[1]
+    spectra = class_subspaces(part.features, part.labels, len(part.classes), num_components=min(_SPECTRUM, dim))
     tensors = {
-        "features": side.features[chosen].half(),
-        "labels": side.labels[chosen],
-        "unseen_features": unseen_features[other].half(),
-        "unseen_labels": unseen.labels[other.cpu()],
+        "num_classes": torch.tensor(num_classes),
+        "shown_classes": part.classes,
+        "train_sizes": torch.bincount(part.labels, minlength=len(part.classes)).to(torch.int32),
+        **_sampled(part, ""),
+        **_sampled(other, "unseen_"),
         "spectra": spectra.energies,
         "effective_ranks": effective_ranks(side.features, side.labels, num_classes),
+        **answered(truth, predicted, num_classes),
     }
-    if num_classes <= _CONFUSION_CLASSES:
-        tensors["confusion"] = confusion(unseen.labels.to(predicted.device), predicted, num_classes)
     tensors |= {name: value.half() for name, value in shown.items() if value.numel() <= _SHOWN}
-    tensors |= _angles(side.classifier.bases)
+    angles = principal_angles(bases)
+    tensors |= {"smallest_angles": angles[..., 0].half(), "mean_angles": angles.mean(-1).half()}
     if train.inputs.ndim == 4:  # rows of a table have no pictures
-        tensors |= _nearest_pictures(side, train, num_classes)
+        tensors |= _nearest_pictures(part, bases, train)
         tensors |= _worst_pictures(side, unseen, unseen_features, predicted)
     return tensors
+
+
+def _sampled(part: ClassPart, prefix: str) -> dict[str, Tensor]:
+    """The first samples of every shown class, as many as there is room for."""
+    per_class = max(1, _SAMPLE_FLOATS // (len(part.classes) * part.features.shape[1]))
+    chosen = first_of_each(part.labels, len(part.classes), per_class)
+    return {f"{prefix}features": part.features[chosen].half(), f"{prefix}labels": part.classes[part.labels[chosen]]}
+
+
+def answered(labels: Tensor, predicted: Tensor, num_classes: int) -> dict[str, Tensor]:
+    """How the classes were answered: a k×k table up to 700 classes; of more, sizes, right answers and the most frequent
+    mistakes as rows of class, answer and times."""
+    if num_classes <= _CONFUSION_CLASSES:
+        return {"confusion": confusion(labels, predicted, num_classes)}
+    right = labels == predicted
+    pairs, times = torch.unique(labels[~right] * num_classes + predicted[~right], return_counts=True)
+    most = times.argsort(descending=True, stable=True)[:_PAIRS]
+    return {
+        "class_sizes": torch.bincount(labels, minlength=num_classes).to(torch.int32),
+        "class_right": torch.bincount(labels[right], minlength=num_classes).to(torch.int32),
+        "confused": torch.stack([pairs[most] // num_classes, pairs[most] % num_classes, times[most]], dim=1).int(),
+    }
 
 
 def confusion(labels: Tensor, predicted: Tensor, num_classes: int) -> Tensor:
@@ -73,32 +99,24 @@ def first_of_each(labels: Tensor, num_classes: int, count: int) -> Tensor:
     return order[place < count]
 
 
-def _angles(bases: Tensor) -> dict[str, Tensor]:
-    """The smallest and the mean principal angle between every two class subspaces, in radians."""
-    if len(bases) > _ANGLE_CLASSES:
-        return {}
-    angles = principal_angles(bases)
-    return {"smallest_angles": angles[..., 0].half(), "mean_angles": angles.mean(-1).half()}
-
-
-def _nearest_pictures(side: TrainingSide, train: Split, num_classes: int) -> dict[str, Tensor]:
-    """For each class, the training pictures along its first principal directions, strongest first."""
+def _nearest_pictures(part: ClassPart, bases: Tensor, train: Split) -> dict[str, Tensor]:
+    """For each shown class, the training pictures along its first principal directions, strongest first."""
     shape = _thumbnail_shape(train)
-    count = max(1, min(_NEAREST, _THUMBNAIL_BYTES // (num_classes * shape[0] * shape[1] * shape[2])))
-    index = _strongest(side, num_classes, count).cpu()
+    count = max(1, min(_NEAREST, _THUMBNAIL_BYTES // (len(bases) * shape[0] * shape[1] * shape[2])))
+    found = _strongest(part.features, part.labels, bases, count)
+    index = torch.where(found < 0, -1, part.rows[found.clamp_min(0)]).cpu()
     pictures = thumbnails(train, index.flatten().clamp_min(0)).reshape(*index.shape, *shape)
     pictures[index < 0] = 0  # a class without samples has none
     return {"nearest_pictures": pictures, "nearest_index": index}
 
 
-def _strongest(side: TrainingSide, num_classes: int, count: int) -> Tensor:
+def _strongest(features: Tensor, labels: Tensor, bases: Tensor, count: int) -> Tensor:
     """(k, count): the strongest sample along each of the class's directions, then the next of each; −1 if absent."""
-    bases = side.classifier.bases
-    directions, total = bases.shape[2], len(side.labels)
-    found = side.labels.new_full((num_classes, count), -1)
+    directions, total, num_classes = bases.shape[2], len(labels), len(bases)
+    found = labels.new_full((num_classes, count), -1)
     pick = torch.arange(count, device=found.device)
-    for group in HardClasses(side.labels, num_classes, side.features.dtype, None).groups(Guard()):
-        along = (group.gather(side.features) @ bases[group.classes]).abs_()  # along directions of its own class
+    for group in HardClasses(labels, num_classes, features.dtype, None).groups(Guard()):
+        along = (group.gather(features) @ bases[group.classes]).abs_()  # along directions of its own class
         filled = group.rows < total
         along[~filled] = -1.0
         top = along.topk(min(-(-count // directions), along.shape[1]), dim=1).indices
@@ -110,10 +128,8 @@ def _strongest(side: TrainingSide, num_classes: int, count: int) -> Tensor:
 
 def _worst_pictures(side: TrainingSide, unseen: Split, features: Tensor, predicted: Tensor) -> dict[str, Tensor]:
     """The mistakes whose own class is furthest, compared with the class they were taken for."""
-    residuals = side.classifier.residuals(features)
-    labels = unseen.labels.to(residuals.device)
-    own = residuals.gather(1, labels.unsqueeze(1)).squeeze(1)
-    gap = own - residuals.gather(1, predicted.unsqueeze(1)).squeeze(1)
+    labels, bases = unseen.labels.to(predicted.device), side.classifier.bases
+    gap = residuals_of(features, bases, labels) - residuals_of(features, bases, predicted)
     wrong = predicted != labels
     order = gap.masked_fill(~wrong, -torch.inf).argsort(descending=True)
     worst = order[: min(_WORST, int(wrong.sum()))].cpu()

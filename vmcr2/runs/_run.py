@@ -8,20 +8,36 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from .._shared import UserError
 from ..classifiers import NearestSubspace
-from ..functional import nearest_subspace
-from ..inference import HEAD, SUBSPACE, Answers, Confidence, Exported, KeptSamples, Neighbors, Readout
+from ..functional import nearest_subspace, top_logits
+from ..inference import (
+    HEAD,
+    SUBSPACE,
+    Answers,
+    Confidence,
+    Exported,
+    KeptSamples,
+    Neighbors,
+    Readout,
+    TopAnswers,
+    top_answers,
+)
 from ..training import Numerics
+from ._checked import check_kept, readable
 from ._config import Config
-from ._folder import RunFolder, read_tensors
+from ._folder import RunFolder
 from ._inputs import InputForm, embedded
 from ._new_class import check_new_name, fairness, with_class
+from ._tensor_files import read_tensors
+
+if TYPE_CHECKING:
+    from ..report import Plots
 
 
 @dataclass(frozen=True)
@@ -55,7 +71,8 @@ class Run:
     @property
     def readout(self) -> str:
         """What it predicts by, "head" or "subspace". Runs of 0.2, and with added classes, go by the subspaces."""
-        return SUBSPACE if self.added or self.head is None else str(self.summary.get("readout", SUBSPACE))
+        by_head = self.summary.get("readout") == HEAD and self.head is not None and not self.added
+        return HEAD if by_head else SUBSPACE
 
     def features(self, inputs: Any) -> Tensor:
         """Unit features (n, d), un-augmented and in evaluation mode."""
@@ -71,7 +88,7 @@ class Run:
         return self.form.rows(rows)
 
     def answers(self, inputs: Any) -> Answers:
-        """All that is known of each sample: class, probabilities, residuals, novelty.
+        """All that is known of each sample: class, probabilities and residuals of all k classes, novelty.
 
         Without calibration the probabilities are too sure or not sure enough: see :attr:`confidence`.
         """
@@ -81,7 +98,20 @@ class Run:
         """The same for features."""
         return self._readout_module.in_blocks(features)
 
-    def predict(self, inputs: Any, *, labels: bool = False, refuse: float | None = None) -> Any:
+    def top_answers(self, inputs: Any, count: int = 5) -> TopAnswers:
+        """The same of the ``count`` likeliest classes alone, the likeliest first.
+
+        Memory does not grow with the number of samples times that of classes: the way for thousands of classes.
+        """
+        return self.top_answers_of(self.features(inputs), count)
+
+    def top_answers_of(self, features: Tensor, count: int) -> TopAnswers:
+        """The same for features."""
+        if count < 1:
+            raise UserError(f"the number of classes to name must be at least 1, got {count}")
+        return top_answers(self._readout_module, features, count)
+
+    def predict(self, inputs: Any, *, labels: bool = False, refuse: float | None = None, top: int | None = None) -> Any:
         """The class of each sample: a list of names; with ``labels`` an int64 tensor of numbers.
 
         Args:
@@ -89,21 +119,27 @@ class Run:
             labels: numbers instead of names; :attr:`class_names` has their names.
             refuse: a false-alarm rate between 0 and 1. Samples that are more foreign than all but this share of known
                 ones are refused: their name is None, their number −1.
+            top: name so many classes of each sample, the likeliest first: lists of names, or numbers (n, top). Of a
+                refused sample all are None, or −1. :meth:`top_answers` has their probabilities.
         """
         features = self.features(inputs)
-        if self.added:
-            found = self.answers_of(features).labels
-        elif self.readout == SUBSPACE or self.head is None:
-            found = self.classifier.predict(features)
-        else:
-            with torch.no_grad():
-                found = self.head(features).argmax(1)
+        found = self._found(features, top)
         if refuse is not None:
-            foreign = self.answers_of(features).novelty.double() > self.threshold(refuse)
-            found = torch.where(foreign, -1, found)
+            foreign = self.top_answers_of(features, 1).novelty.double() > self.threshold(refuse)
+            found = torch.where(foreign if top is None else foreign[:, None], -1, found)
         if labels:
             return found
-        return [None if label < 0 else self.class_names[label] for label in found.tolist()]
+        return _named(found.tolist(), self.class_names)
+
+    def _found(self, features: Tensor, top: int | None) -> Tensor:
+        """Numbers (n,), or (n, top)."""
+        if top is not None:
+            return self.top_answers_of(features, top).labels
+        if self.added:
+            return self.top_answers_of(features, 1).labels[:, 0]
+        if self.readout == SUBSPACE or self.head is None:
+            return self.classifier.predict(features)
+        return top_logits(features, self.head.weight, self.head.bias).labels[:, 0]
 
     def predict_proba(self, inputs: Any) -> Tensor:
         """Calibrated probabilities, (n, k) float32, classes in the order of :attr:`class_names`."""
@@ -117,7 +153,7 @@ class Run:
         """
         if not self.has_novelty:
             self._calibrated()  # raises
-        return self.answers(inputs).novelty
+        return self.top_answers(inputs, 1).novelty
 
     @property
     def has_novelty(self) -> bool:
@@ -137,7 +173,11 @@ class Run:
         """The training samples that the run has kept."""
         if not self.has_kept:
             raise UserError(f"{self.folder} keeps no training samples (kept_samples): there is nothing to compare with")
-        return KeptSamples.from_tensors(read_tensors(RunFolder(self.folder).kept_samples))
+        path = RunFolder(self.folder).kept_samples
+        with readable(path):
+            found = KeptSamples.from_tensors(read_tensors(path))
+        check_kept(path, found, self.config.model.dim, len(self.class_names))
+        return found
 
     @property
     def has_kept(self) -> bool:
@@ -203,6 +243,21 @@ class Run:
         return from_pretrained(path, device=device)
 
     @property
+    def plot(self) -> Plots:
+        """Pictures of what was learned, as figures of matplotlib: ``run.plot.convergence()``, :class:`Plots` has all.
+
+        They are drawn from the run folder, so a run that was loaded by :meth:`from_pretrained` has none.
+        """
+        from ..report import plots_of
+
+        return plots_of(self.folder)
+
+    def _repr_html_(self) -> str:
+        from ._notebook import run_html
+
+        return run_html(self)
+
+    @property
     def _novelty_by(self) -> str:
         """What the novelty goes by, "head" or "subspace"."""
         return self._readout_module.novelty_by
@@ -238,6 +293,13 @@ class Run:
                 raise UserError(f"the run has no class {label!r}: its classes are {', '.join(self.class_names[:10])}")
             found.append(at)
         return torch.tensor(found, dtype=torch.int64)
+
+
+def _named(found: list[Any], names: tuple[str, ...]) -> list[Any]:
+    """Names for numbers, and for lists of numbers; None where one is below 0."""
+    if found and isinstance(found[0], list):
+        return [_named(row, names) for row in found]
+    return [None if label < 0 else names[label] for label in found]
 
 
 def learned_confidence(run: Run, features: Tensor, labels: Tensor, origin: str) -> Confidence:

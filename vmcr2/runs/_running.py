@@ -47,9 +47,7 @@ class _Running:
         self.trainer, self.folder, self.callbacks = trainer, folder, callbacks
         self.ranks = trainer.ranks
         self.config, self.epochs = trainer.config, trainer.config.optim.epochs
-        self.position = Position(0, 0, 0.0)
-        if self.ranks.from_first(folder.checkpoint.exists):
-            self.position = load_checkpoint(folder.checkpoint, trainer.step)
+        self.position = load_checkpoint(folder, trainer.step, callbacks.note)
         self.ranks.copy_first([*trainer.step.parameters, *trainer.network.buffers()])
         images = (self.epochs - self.position.epoch) * trainer.steps_per_epoch * trainer.batch_size
         self.loop = trainer.loop(images, callbacks.note)
@@ -72,7 +70,11 @@ class _Running:
         """To the last epoch, or to where something ends the run. The checkpoint is then of that place."""
         first, steps = self.position.epoch, self.loop.steps_per_epoch
         if self.ranks.leads:
-            self.folder.keep_metrics(first)
+            with self.folder.writing():
+                self.folder.checkpoint.parent.mkdir(exist_ok=True)  # somebody may have removed damaged ones
+                damaged = self.folder.keep_metrics(first)
+            if damaged:
+                self.callbacks.note(f"{self.folder.metrics}: {damaged} damaged lines are left out", None)
         self.callbacks.started(self.config, self.folder.path, first)
         if self.position.stopped_by and first not in self.ends:  # it was killed while it was measured
             self.stopped_by = self.position.stopped_by
@@ -129,8 +131,10 @@ class _Running:
         if not record:
             return
         if self.ranks.leads:
-            self.folder.append(record)
-        waited, stop = self.early is not None and self.early.look(record), False
+            with self.folder.writing():
+                self.folder.append(record)
+        with self.folder.writing():
+            waited, stop = self.early is not None and self.early.look(record), False
         try:
             stop = self.callbacks.epoch(record)
             self._look_for_collapse(record)
@@ -162,7 +166,8 @@ class _Running:
         return ends
 
     def _save(self, position: Position) -> None:
-        save_checkpoint(self.folder.checkpoint, self.trainer.step, position)
+        with self.folder.writing():
+            save_checkpoint(self.folder, self.trainer.step, position)
         self.saved = time.monotonic()
 
     def _stands_after(self, epoch: int) -> Position:

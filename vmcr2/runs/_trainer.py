@@ -15,16 +15,18 @@ from .._shared import UserError
 from ..data import Source, Split, aside_rows, can_be_parted, held_out_rows, hold_out, parted, with_label_noise
 from ..distributed import ALONE, Ranks, rows_are_whole
 from ..functional import diagnose, rate_reduction
-from ..training import Engine, Loop, Numerics, Step, batch_figures, check_capture, embed, epoch_order
+from ..training import Engine, Inputs, Loop, Numerics, Step, batch_figures, check_capture, embed
 from ._callbacks import Callbacks
 from ._checkpoint import Position
 from ._config import Config
 from ._early_stopping import longest_interval
-from ._folder import RunFolder, write_tensors
+from ._epoch_order import EpochOrder
+from ._folder import RunFolder
 from ._load import finished_run, read_subspaces, restored, start_from
 from ._measure import (
     TrainingSide,
     accuracy,
+    check_sound,
     choose_readout,
     classifier_of,
     evaluate_training,
@@ -35,6 +37,7 @@ from ._report_tensors import evaluation_tensors
 from ._run import Run
 from ._running import run_epochs
 from ._samples import samples_of
+from ._tensor_files import write_tensors
 from ._use import CalibrationSamples, calibrated, write_use
 
 _LINES = 100
@@ -87,12 +90,13 @@ class Trainer:
         network = config.model.build(config.data.input_shape(source.sample_shape), with_weights=fresh)
         self.left_as_drawn = start_from(network, config.run.start_from) if fresh and config.run.start_from else []
         self.network = self.numerics.place(network)
-        total = len(self.train_split.labels)
-        self.batch_size = min(config.optim.batch_size, total)
-        check_batch(ranks, self.batch_size)
         labels = self.train_split.labels
+        self.order = EpochOrder(labels, config.optim, config.run.seed)
+        self.batch_size = self.order.batch_size
+        check_batch(ranks, self.batch_size)
         with rows_are_whole():  # the step gathers them
             self.objective = config.objective.build(self.num_classes, config.model.dim, labels, self.batch_size)
+        self.order.make_room(self.objective)
         self.objective.module.to(device)
         if config.run.readout == "head" and self.objective.head is None:
             raise UserError(f"readout is head, but {config.objective.name} has no head: leave it out")
@@ -136,13 +140,12 @@ class Trainer:
         capture, compiled = fast_way(self.config, self.ranks, self.numerics.device, say)
         search = self.config.model.search_pays(images)
         engine = Engine(self.step, capture=capture, compiled=compiled, search=search, say=say)
-        total, seed = len(self.train_split.labels), self.config.run.seed
-        return Loop(self.step, engine, lambda epoch: epoch_order(total, seed, epoch))
+        return Loop(self.step, engine, self.order, self.steps_per_epoch)
 
     @property
     def steps_per_epoch(self) -> int:
         """Whole batches of the training set."""
-        return len(self.train_split.labels) // self.batch_size
+        return self.order.steps
 
     def run(self, folder: RunFolder, callbacks: Callbacks, for_report: bool = True) -> Run:
         """Train from the last checkpoint, or from the start, in a folder that this process holds."""
@@ -200,7 +203,7 @@ class Trainer:
     def _progress(self) -> dict[str, float]:
         """The few figures that are measured during a run; the whole evaluation comes at the end."""
         labels, eps_sq = self.step.samples.labels, self.config.objective.eps_sq
-        features = self.step.embed()
+        features = self._features(self.step.samples)
         full = rate_reduction(features.double(), labels, self.num_classes, eps_sq=eps_sq)
         figures = {"train_delta_r": full.delta.item()}
         if self.held is not None:
@@ -214,11 +217,15 @@ class Trainer:
         return figures
 
     def _embed(self, split: Split) -> Tensor:
-        return embed(self.network, samples_of(split, self.config, self.numerics.device), self.numerics, self.ranks)
+        return self._features(samples_of(split, self.config, self.numerics.device))
+
+    def _features(self, samples: Inputs) -> Tensor:
+        return check_sound(embed(self.config.run.measuring(self.network), samples, self.numerics, self.ranks))
 
     def measure(self) -> TrainingSide:
         """The whole training set, un-augmented."""
-        return evaluate_training(self.config, self.step.embed(), self.step.samples.labels, self.num_classes)
+        features = self._features(self.step.samples)
+        return evaluate_training(self.config, features, self.step.samples.labels, self.num_classes)
 
     def measure_unseen(self, side: TrainingSide, unseen: Split, name: str) -> tuple[Tensor, dict[str, Any]]:
         """Features of images that were not trained on, and the accuracies on them."""
@@ -250,8 +257,15 @@ class Trainer:
         summary |= outcome
         run = finished_run(folder, self.config, summary, self.network, side.classifier, self.objective)
         run = calibrated(run, self._calibration_features(features), unseen_features=features, unseen=unseen)
-        if not self.ranks.leads:
-            return run
+        if self.ranks.leads:
+            with folder.writing():
+                self._write(folder, run, side, features, unseen, for_report)
+        return run
+
+    def _write(
+        self, folder: RunFolder, run: Run, side: TrainingSide, features: Tensor, unseen: Split, for_report: bool
+    ) -> None:
+        """What a finished run leaves, the summary last; ``features`` are of ``unseen``."""
         write_tensors(folder.model, dict(self.network.state_dict()))
         if learned := self.objective.module.state_dict():
             write_tensors(folder.objective, learned)
@@ -262,8 +276,7 @@ class Trainer:
                 side, self.train_split, unseen, features, self.num_classes, self.objective.shown()
             )
             write_tensors(folder.evaluation, tensors, {"class_names": json.dumps(self.source.class_names)})
-        folder.write_summary(summary)
-        return run
+        folder.write_summary(run.summary)
 
     def _calibration_features(self, unseen_features: Tensor) -> CalibrationSamples | None:
         """What the run is calibrated on: the samples that were set aside, or those that it is measured on."""
@@ -285,4 +298,4 @@ class Trainer:
         """A finished run from its folder."""
         if other := self.other_data(folder):
             note(f"{other}: its summary.json has the figures of the old data")
-        return restored(folder, self.config, self.network, self.objective, read_subspaces(folder))
+        return restored(folder, self.config, self.network, self.objective, read_subspaces(folder, self.config))

@@ -8,11 +8,12 @@ from typing import NamedTuple
 from torch import Tensor
 
 from ..data import Split
-from ..inference import KeptSamples, calibration_error
-from ._folder import RunFolder, write_tensors
+from ..inference import KeptSamples, confidence_error
+from ._folder import RunFolder
 from ._measure import TrainingSide
 from ._report_tensors import first_of_each, thumbnails
 from ._run import Run, learned_confidence
+from ._tensor_files import write_tensors
 
 
 class CalibrationSamples(NamedTuple):
@@ -33,8 +34,9 @@ def calibrated(run: Run, samples: CalibrationSamples | None, *, unseen_features:
         return run
     run = replace(run, confidence=learned_confidence(run, samples.features, samples.labels, samples.origin))
     if samples.features is not unseen_features:
-        labels = unseen.labels.to(unseen_features.device)
-        run.summary["calibration_error"] = calibration_error(run.answers_of(unseen_features).probabilities, labels)
+        labels, top = unseen.labels.to(unseen_features.device), run.top_answers_of(unseen_features, 1)
+        right = top.labels[:, 0] == labels
+        run.summary["calibration_error"] = confidence_error(top.probabilities[:, 0], right)
     return run
 
 
@@ -50,7 +52,8 @@ def _kept(run: Run, side: TrainingSide, train: Split, places: Tensor) -> KeptSam
     """The first samples of every class, as many of each."""
     num_classes = len(run.class_names)
     per_class = max(1, run.config.run.kept_samples // num_classes)
-    chosen = first_of_each(side.labels, num_classes, per_class)[: run.config.run.kept_samples]
+    chosen = first_of_each(side.labels, num_classes, per_class)
+    chosen = chosen[:: max(1, -(-len(chosen) // run.config.run.kept_samples))]  # of more classes than room, some
     here = chosen.cpu()
     pictures = thumbnails(train, here) if train.inputs.ndim == 4 else None
     return KeptSamples(side.features[chosen].half().cpu(), side.labels[chosen].cpu(), places[here], pictures)

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from .._shared import UserError
-from ..inference import Neighbors, second_choice
+from ..inference import Neighbors
 from ..runs import Run
 from ._batching import Found
 from ._limits import RequestError
@@ -68,20 +68,20 @@ class Writer:
 
     def answers(self, found: Found, threshold: float | None) -> list[dict[str, Any]]:
         """One for each sample."""
-        first = found.answers.labels
-        second = second_choice(found.answers)
         written = []
-        for row, (best, next_best) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
+        for row, labels in enumerate(found.answers.labels.tolist()):
             novelty = float(found.answers.novelty[row].double())
             refused = novelty > threshold if threshold is not None else None
-            likeliest = self._likely(found.answers.probabilities[row], best)
+            likeliest, *others = [
+                self._likely(label, found.answers.probabilities[row, at]) for at, label in enumerate(labels)
+            ]
             answer = {
                 "class": None if refused else likeliest["class"],
                 "refused": refused,
                 "likeliest": likeliest["class"],
                 "probability": likeliest["probability"],
-                "second": self._likely(found.answers.probabilities[row], next_best) if best != next_best else None,
-                "residual": round(float(found.answers.residuals[row, best]), _DIGITS),
+                "second": others[0] if others else None,
+                "residual": round(float(found.answers.residuals[row, 0]), _DIGITS),
                 "novelty": round(novelty, _DIGITS) if self.run.has_novelty else None,
                 "threshold": round(threshold, _DIGITS) if threshold is not None else None,
             }
@@ -90,9 +90,9 @@ class Writer:
             written.append(answer)
         return written
 
-    def _likely(self, probabilities: Tensor, label: int) -> dict[str, Any]:
-        probability = round(float(probabilities[label]), _DIGITS) if self.calibrated else None
-        return {"class": self.run.class_names[label], "probability": probability}
+    def _likely(self, label: int, probability: Tensor) -> dict[str, Any]:
+        sure = round(float(probability), _DIGITS) if self.calibrated else None
+        return {"class": self.run.class_names[label], "probability": sure}
 
     def _neighbors(self, near: Neighbors, row: int) -> list[dict[str, Any]]:
         numbers = zip(near.places[row].tolist(), near.names[row], near.cosines[row].tolist(), strict=True)

@@ -10,14 +10,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..inference import Answers, Neighbors
+from ..inference import Neighbors, TopAnswers
 from ..runs import Run
 
 
 class Found(NamedTuple):
     """What the network says of the samples of one request."""
 
-    answers: Answers
+    answers: TopAnswers
+    """of the two likeliest classes"""
     neighbors: Neighbors | None
 
 
@@ -84,13 +85,13 @@ class Batcher:
 
     def _together(self, jobs: list[_Job]) -> list[Found]:
         features = self.run.features_of(torch.cat([job.inputs for job in jobs]))
-        answers = Answers(*(part.cpu() for part in self.run.answers_of(features)))
+        answers = TopAnswers(*(part.cpu() for part in self.run.top_answers_of(features, 2)))
         most = max(job.neighbors for job in jobs)
         near = self.run.kept.nearest(features, most, self.run.class_names) if most else None
         found, start = [], 0
         for job in jobs:
             rows = slice(start, start + len(job.inputs))
-            own = Answers(*(part[rows] for part in answers))
+            own = TopAnswers(*(part[rows] for part in answers))
             found.append(Found(own, near.part(rows, job.neighbors) if near is not None and job.neighbors else None))
             start = rows.stop
         return found

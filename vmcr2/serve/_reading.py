@@ -21,6 +21,8 @@ from ..data import UnreadableError, picture_from_bytes
 from ..runs import Run
 from ._limits import Limits, RequestError, busy, in_words
 
+MORE_COLUMNS = 1000
+"""Columns that a row may have beside those of the run."""
 _STATUS = {"unknown": 415, "too large": 413, "broken": 422}
 
 
@@ -150,6 +152,7 @@ def decode_upload(upload: Upload, run: Run, limits: Limits) -> Tensor | RequestE
 
 def prepare_rows(body: bytes, run: Run, limits: Limits) -> Tensor:
     """The rows of a table, in JSON, as the network takes them."""
+    _refuse_many_values(body, run, limits)
     try:
         rows = json.loads(body)
     except (ValueError, RecursionError) as error:  # also bytes that are no text
@@ -164,6 +167,14 @@ def prepare_rows(body: bytes, run: Run, limits: Limits) -> Tensor:
         return run.prepare(_table(rows, run))
     except UserError as error:
         raise RequestError(422, str(error)) from None
+
+
+def _refuse_many_values(body: bytes, run: Run, limits: Limits) -> None:
+    """Before anything is parsed: three bytes of JSON, such as "{},", can become a hundred in memory."""
+    columns = len(run.form.preparation.prepared) if run.form.preparation is not None else run.form.shape[0]
+    most = limits.samples * (2 * columns + MORE_COLUMNS)
+    if body.count(b",") + body.count(b"[") + body.count(b"{") > most:
+        raise RequestError(413, f"a request may have {most:,} values: send fewer rows, or only the columns of the run")
 
 
 def _table(rows: list[Any], run: Run) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 import uvicorn
 
 from .._shared import UserError
+from ._protocol import HEADER_BYTES, patient_protocol
 
 _BACKLOG = 2048
 
@@ -60,6 +61,8 @@ def run_server(app: Any, listening: socket.socket, *, seconds: float, log: bool)
     config = uvicorn.Config(
         app,
         ws="none",
+        http=patient_protocol(seconds),
+        h11_max_incomplete_event_size=HEADER_BYTES,
         lifespan="on",
         backlog=_BACKLOG,
         access_log=log,

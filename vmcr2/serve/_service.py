@@ -22,6 +22,8 @@ from ._metrics import Metrics
 from ._reading import Body, Held, Upload, decode_upload, prepare_rows, read_uploads
 
 T = TypeVar("T")
+_NAMED_CLASSES = 1000
+"""At most, in ``/health``: clients ask for it often."""
 
 
 class Reply(NamedTuple):
@@ -147,7 +149,8 @@ class Service:
             "takes": "pictures" if run.form.is_pictures else "rows",
             "shape": list(run.form.shape),
             "columns": columns,
-            "classes": list(run.class_names),
+            "num_classes": len(run.class_names),
+            "classes": list(run.class_names[:_NAMED_CLASSES]),
             "calibrated": writer.calibrated,
             "refusal": refusal,
             "neighbors": writer.kept > 0,

@@ -24,7 +24,9 @@ def whole(name: str, value: Any) -> int:
 
 
 def number(name: str, value: Any, *, zero: bool = False) -> float:
-    """A finite number above 0, or of at least 0."""
+    """A finite number above 0, or of at least 0, that float32 has too."""
+    if isinstance(value, Real) and not isinstance(value, bool) and 1e30 < float(value) < math.inf:
+        raise ValueError(f"{name} must be at most 1e30, got {value!r}")
     if not isinstance(value, Real) or not 0 <= float(value) < math.inf or (value == 0 and not zero):
         raise ValueError(f"{name} must be a number {'of at least' if zero else 'above'} 0, got {value!r}")
     return float(value)

@@ -19,6 +19,7 @@ from ..inference import Array
 from ..objectives import OBJECTIVES, choose_objective, default_dim, rows_rule
 from ..training import OptimSettings
 from ._arguments import number, one_of, usable_device, whole, widths
+from ._notebook import LearnedInNotebooks
 from ._training import (
     Featurizer,
     Plan,
@@ -33,7 +34,7 @@ AUTO = "auto"
 """An argument that the data decides."""
 
 
-class RateReductionBase(BaseEstimator):  # type: ignore[misc]
+class RateReductionBase(LearnedInNotebooks, BaseEstimator):  # type: ignore[misc]
     """A featurizer trained by one of the objectives."""
 
     classes_: Array

@@ -14,13 +14,14 @@ from ..inference import Array, Calibration, fit_calibration, log_shares
 from ._arguments import check_components
 from ._holdout import RECENT, holdout_by_content
 from ._labels import encode, log_weights, need_two_classes, partial_classes
+from ._notebook import LearnedInNotebooks
 from ._scores import SubspaceScores, relative_residuals, with_moments
 from ._undo import undone_on_failure
 
 _HELD_OUT = 0.1
 
 
-class NearestSubspaceClassifier(SubspaceScores, BaseEstimator):  # type: ignore[misc]
+class NearestSubspaceClassifier(SubspaceScores, LearnedInNotebooks, BaseEstimator):  # type: ignore[misc]
     """Predicts the class whose subspace, spanned by its leading directions, leaves the smallest residual (Eq. 8).
 
     Args:

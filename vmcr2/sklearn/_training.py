@@ -149,7 +149,7 @@ class Trainer:
     def epoch(self, data: Samples) -> None:
         """One more pass over these samples, at a constant learning rate."""
         # as one of very many epochs: nothing must happen that belongs to the end of a run
-        optim = replace(self.plan.optim, schedule="constant", epochs=2**40)
+        optim = replace(self.plan.optim, schedule="constant", epochs=10**9)
         self._train(data, optim, lambda loop: loop.train_epoch(self.epochs_done))
         self.epochs_done += 1
         self.loss_curve.append(self.loss(data))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -32,10 +33,10 @@ class Results:
         for line in self._text().splitlines():
             try:
                 record = json.loads(line)
-                record["id"]
-            except (ValueError, TypeError, KeyError):
+            except (ValueError, RecursionError):
                 continue
-            records.append(record)
+            if _is_whole(record):
+                records.append(record)
         return records
 
     def append(self, record: Record) -> Record:
@@ -56,6 +57,14 @@ class Results:
             return self.path.read_text(encoding="utf-8", errors="replace") if self.path.exists() else ""
         except OSError as error:
             raise UserError(f"cannot read {self.path}: {error.strerror or error}") from error
+
+
+def _is_whole(record: Any) -> bool:
+    """Whether it names a point, and says what came out; what is damaged is made again."""
+    if not isinstance(record, dict) or not isinstance(record.get("id"), str):
+        return False
+    accuracy = record.get("readout_accuracy", record.get("holdout_accuracy"))
+    return "failed" in record or (isinstance(accuracy, int | float) and math.isfinite(accuracy))
 
 
 def sole_user(out: Path) -> AbstractContextManager[None]:

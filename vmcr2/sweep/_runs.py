@@ -7,12 +7,14 @@ import shutil
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from .._shared import lock
 from ..data import Source, open_settings
 from ..runs import Callback, Config, RunFolder, TrainingError, UserError, fit
 
@@ -132,6 +134,18 @@ def prune(path: Path) -> None:
     ):
         large.unlink(missing_ok=True)
     shutil.rmtree(folder.checkpoint.parent, ignore_errors=True)
+
+
+def prune_leftovers(out: Path) -> None:
+    """Prune the runs of a sweep's folder that a kill left unpruned.
+
+    They are finished and have weights, but no evaluation: only a run whose weights are kept has one.
+    """
+    for path in (out / "runs").glob("*"):
+        folder = RunFolder(path)
+        if folder.finished and folder.model.exists() and not folder.evaluation.exists():
+            with suppress(UserError), lock(path):  # another worker may be at it
+                prune(path)
 
 
 def _drop_if_begun_elsewhere(folder: RunFolder, config: Config) -> None:

@@ -16,7 +16,7 @@ from ..runs import Config, UserError
 from ._main_guard import end_if_imported
 from ._points import Point
 from ._results import Record, Results, one_of_many, writing
-from ._runs import Job, Outcome, open_for_sweep, prune as remove_weights
+from ._runs import Job, Outcome, open_for_sweep, prune as remove_weights, prune_leftovers
 from ._space import Axis, Space
 from ._sweep import Sweep, SweepListener, check_points, folder_of, keep_trace, line_of, on_cuda
 from ._table import score
@@ -134,6 +134,8 @@ class _Worker:
 
         runner = partial(TrialRunner, self.url, self.study.name, self.prune)
         self.study.try_lost_again()
+        if not self.keep_weights:
+            prune_leftovers(self.out)
         with sharing(min(parallel, self.study.most - self.study.done), on_gpu) as (note, threads):
             if self.listener is not None:
                 self.listener.started(self.study.most, self.study.done, note)
@@ -208,10 +210,10 @@ class _Worker:
             self.say(f"{claim.point.label}: another worker has taken this trial over; its result here does not count")
             return
         if folder is not None:
+            if not self.keep_weights:  # before the line, as a sweep does
+                remove_weights(folder)
             with writing(self.out):
                 record = self.results.append(record)
-            if not self.keep_weights:
-                remove_weights(folder)
         if self.listener is not None:
             self.listener.finished(self.study.done, self.study.most, record, claim.point)
 

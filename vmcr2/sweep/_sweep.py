@@ -15,7 +15,7 @@ from ..training import choose_device
 from ._main_guard import end_if_imported
 from ._points import Point, changes
 from ._results import Record, Results, sole_user
-from ._runs import Job, Outcome, Runner, open_for_sweep, prune
+from ._runs import Job, Outcome, Runner, open_for_sweep, prune, prune_leftovers
 from ._workers import run_in_processes, sharing
 
 
@@ -78,6 +78,8 @@ def sweep(
     with sole_user(out):
         results = Results(out)
         records, lost = results.read(), dict[str, str]()
+        if not keep_weights:
+            prune_leftovers(out)
         left = {folder_of(point, out): point for point in points if point.id not in records}
 
         def report(job: Job, outcome: Outcome) -> None:
@@ -88,9 +90,9 @@ def sweep(
                 if listener is not None:
                     listener.lost(point, outcome.lost)
                 return
-            records[point.id] = results.append(line_of(point, outcome, job.folder.relative_to(out)))
-            if not keep_weights:
+            if not keep_weights:  # before the line: a run without a line is looked at again, if a kill comes here
                 prune(job.folder)
+            records[point.id] = results.append(line_of(point, outcome, job.folder.relative_to(out)))
             if listener is not None:
                 listener.finished(sum(p.id in records for p in points), len(points), records[point.id], point)
 
@@ -154,4 +156,4 @@ def keep_trace(out: Path, point: Point, trace: str | None) -> None:
     """Write down the traceback of an unexpected error, if there is one."""
     if trace is not None:
         (out / "errors").mkdir(exist_ok=True)
-        (out / "errors" / f"{point.folder_name}.txt").write_text(trace)
+        (out / "errors" / f"{point.folder_name}.txt").write_text(trace, encoding="utf-8", errors="backslashreplace")

@@ -40,6 +40,8 @@ class LookAhead:
         """Whether :attr:`_now` belongs to the batch that comes next."""
         self._expected = False
         """Whether :attr:`following` has a batch, be it an old one."""
+        self.idle = False
+        """Whether nobody looks ahead now: what the objective is told of a batch is not known early."""
         self._now: Any = None
         self._needed = True
         self._side: Aside | None = None
@@ -52,7 +54,7 @@ class LookAhead:
     @property
     def due(self) -> bool:
         """Whether the batch that comes next still has to be looked at."""
-        return self._needed and not self.ready
+        return self._needed and not self.idle and not self.ready
 
     def prepare(self, index: Tensor) -> None:
         """Have the look-ahead of this batch, unless the step before has made it."""
@@ -72,12 +74,12 @@ class LookAhead:
 
     def take(self) -> Any:
         """That of the present step."""
-        return self._now
+        return None if self.idle else self._now
 
     def start(self) -> None:
         """Begin that of the next step. The present one must have been used: its buffers are overwritten."""
         self.forget()
-        if not (self._needed and self._early):
+        if self.idle or not (self._needed and self._early):
             return
         with Aside(self.labels, lane=_LANE) as self._side:
             self._keep(self.objective.look_ahead(self.labels[self.following]))

@@ -26,16 +26,19 @@ class Loop:
         engine: runs it.
         order: the order of samples in an epoch, a function of its number. Samples that do not fill a batch are left
             out of it.
+        steps_per_epoch: the batches of an order; by default those that all samples fill.
     """
 
-    def __init__(self, step: Step, engine: Engine, order: Callable[[int], Tensor]) -> None:
+    def __init__(
+        self, step: Step, engine: Engine, order: Callable[[int], Tensor], steps_per_epoch: int | None = None
+    ) -> None:
         self.step, self.engine = step, engine
         self._order_of = order
         self._order = (-1, step.index, step.index)
         self._foreseen = -1
         """The step of the run that the last one has looked ahead to."""
         self.batch_size = len(step.index)
-        self.steps_per_epoch = max(1, len(step.samples) // self.batch_size)
+        self.steps_per_epoch = steps_per_epoch or max(1, len(step.samples) // self.batch_size)
         self.seconds = 0.0
         """Spent on steps and latching so far."""
         self.spent = 0.0
@@ -97,6 +100,7 @@ class Loop:
             done = epoch * steps + made
             if made:
                 self.latch_if_due(done)
+            step.objective.between_steps(done)
             batch = slice(made * size, (made + 1) * size)
             step.samples.bring(own(here[batch]))
             # the order of the next epoch is drawn while the device is still busy

@@ -37,12 +37,23 @@ class Samples(Inputs, Protocol):
     def expect(self, index: Tensor) -> None:
         """Called after a training step was started, with the index of the next: the device is busy meanwhile."""
 
-    def training_batch(self, index: Tensor, draw: Tensor) -> Tensor:
-        """The inputs of ``index`` as they are trained on; ``draw`` is the number of the epoch, a 0-dim tensor."""
+    mixing: bool
+    """Whether samples are mixed with others in training. May be switched off and on between epochs, if it is on."""
+
+    def training_batch(self, index: Tensor, draw: Tensor, others: Tensor | None = None) -> Tensor:
+        """The inputs of ``index`` as they are trained on; ``draw`` is the number of the epoch, a 0-dim tensor.
+
+        ``index`` may be a part of a batch. If samples are mixed, ``others`` then says with which.
+        """
+
+    def memberships(self, index: Tensor, labels: Tensor, draw: Tensor, num_classes: int) -> Tensor:
+        """What the objective is told of a whole batch that is mixed, instead of its labels (m,): Π (m, k)."""
 
 
 class Rows:
     """Samples that are rows of numbers, without augmentation."""
+
+    mixing = False
 
     def __init__(self, x: Tensor, labels: Tensor) -> None:
         self.x = x
@@ -57,9 +68,13 @@ class Rows:
     def expect(self, index: Tensor) -> None:
         """Likewise."""
 
-    def training_batch(self, index: Tensor, draw: Tensor) -> Tensor:
+    def training_batch(self, index: Tensor, draw: Tensor, others: Tensor | None = None) -> Tensor:
         """The rows of ``index``."""
         return self.x[index]
+
+    def memberships(self, index: Tensor, labels: Tensor, draw: Tensor, num_classes: int) -> Tensor:
+        """Rows are not mixed."""
+        raise NotImplementedError
 
     def plain_batch(self, index: Tensor) -> Tensor:
         """The same."""
@@ -74,7 +89,7 @@ class NoisyRows(Rows):
         self.spread = spread
         """The noise's standard deviation in every column."""
 
-    def training_batch(self, index: Tensor, draw: Tensor) -> Tensor:
+    def training_batch(self, index: Tensor, draw: Tensor, others: Tensor | None = None) -> Tensor:
         """The rows of ``index`` and noise."""
         x = super().training_batch(index, draw)
         return x + self.spread * torch.randn_like(x)

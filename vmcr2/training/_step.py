@@ -69,6 +69,8 @@ class Step:
         device = numerics.device
         self.index = torch.zeros(batch_size, dtype=torch.int64, device=device)
         self._ahead = LookAhead(objective, samples.labels, torch.zeros_like(self.index))
+        self._mixes = samples.mixing
+        self._ahead.idle = samples.mixing
         self.draw = torch.zeros((), dtype=torch.int64, device=device)
         self.rate = torch.tensor(optim.lr, dtype=torch.float32, device=device)
         self.features = torch.zeros(batch_size, dim, device=device)
@@ -99,21 +101,36 @@ class Step:
         self.draw.fill_(epoch)
         self.ranks.copy_first(self.objective.module.buffers())  # on a GPU rounding may have parted them
         self.objective.begin(epoch)
-        return self._dropout.switch(off=epoch >= self.optim.dropout_until * self.optim.epochs)
+        others = self._mix(epoch < self.optim.mix_until * self.optim.epochs)
+        return self._dropout.switch(off=epoch >= self.optim.dropout_until * self.optim.epochs) or others
+
+    def _mix(self, wanted: bool) -> bool:
+        """Mix samples or not, if the run mixes them at all. Returns whether that changes anything."""
+        wanted = wanted and self._mixes
+        changed = wanted != self.samples.mixing
+        self.samples.mixing = wanted
+        self._ahead.idle = wanted  # memberships are drawn with the samples: nothing is known early
+        return changed
 
     def featurize(self, index: Tensor, draw: Tensor) -> Tensor:
         """Augment and embed this process's share of the batch."""
         with self.ranks.whole_batch(len(index)):
-            return self._featurize(self.ranks.own(index), draw)
+            return self._featurize(index, draw)
 
     def _featurize(self, index: Tensor, draw: Tensor) -> Tensor:
         if self.half is None:
-            return cast(Tensor, self.network(self.numerics.cast(self.samples.training_batch(index, draw))))
+            return cast(Tensor, self.network(self._inputs(index, draw)))
         with Aside(index) as casting:
             self.half.refresh()
-        x = self.numerics.cast(self.samples.training_batch(index, draw))
+        x = self._inputs(index, draw)
         casting.join()
         return self.half(x)
+
+    def _inputs(self, index: Tensor, draw: Tensor) -> Tensor:
+        """This process's share of the batch as the network takes it."""
+        own = self.ranks.own
+        others = own(index.roll(1)) if self.samples.mixing and self.ranks.count > 1 else None
+        return self.numerics.cast(self.samples.training_batch(own(index), draw, others))
 
     def take(self, index: Tensor, following: Tensor, *, foreseen: bool = False) -> None:
         """The batch of the next step, and the one after it, to look ahead to.
@@ -154,7 +171,10 @@ class Step:
         self.optimizer.zero_grad()
         z = self.ranks.gather(self.forward(self.index, self.draw), len(self.index))
         weights = None if self.weights is None else self.weights[self.index]
-        loss = self.objective.surrogate(z, labels, self._ahead.take(), weights)
+        targets = labels
+        if self.samples.mixing:
+            targets = self.samples.memberships(self.index, labels, self.draw, self.objective.num_classes)
+        loss = self.objective.surrogate(z, targets, self._ahead.take(), weights)
         self._ahead.start()
         z.retain_grad()
         torch.autograd.backward(loss * self.objective.settings.loss_scale)
@@ -202,8 +222,13 @@ class Step:
         # drawn for the epoch after the last: the same whenever it is asked for, also after a resumption
         draw = torch.full_like(self.draw, self.optim.epochs)
         self.samples.bring(self.ranks.own(index).cpu())
-        with self.numerics.applied():
-            return self.featurize(index, draw)
+        mixed = self.samples.mixing
+        self.samples.mixing = False  # the network is measured on samples that are not mixed
+        try:
+            with self.numerics.applied():
+                return self.featurize(index, draw)
+        finally:
+            self.samples.mixing = mixed
 
     def _pass(self) -> list[Tensor]:
         """Whole batches of an epoch."""

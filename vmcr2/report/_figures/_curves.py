@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from .._classes import Angles, Spectra
 from .._convergence import Panel
+from ._style import NotebookFigure
 
 # safe for colour-blind readers; dashes and marks differ too
 COLOURS = ("#0060a8", "#c4500a", "#007a5a", "#9c3f8c", "#7d6500", "#2f86bd", "#5a5f66", "#b0254a")
@@ -21,7 +22,7 @@ _DASHES: tuple[Any, ...] = (
     ":",
     "-.",
 )
-_MARKS = ("o", "s", "^", "D")
+MARKS = ("o", "s", "^", "D")
 
 
 def literal(text: str) -> str:
@@ -38,14 +39,43 @@ def _typeset(text: str) -> str:
     return text
 
 
-def _axes(width: float = 4.6, height: float = 2.9) -> tuple[Figure, Any]:
-    figure = Figure(figsize=(width, height))
+def single_axes(width: float = 4.6, height: float = 2.9) -> tuple[Figure, Any]:
+    """A figure of one chart."""
+    figure = NotebookFigure(figsize=(width, height))
     return figure, figure.add_subplot()
 
 
 def curves(panel: Panel, *, seconds: bool) -> Figure:
     """One convergence chart."""
-    figure, axes = _axes()
+    figure, axes = single_axes()
+    _draw(axes, panel, seconds)
+    return figure
+
+
+def convergence(panels: list[Panel], *, seconds: bool) -> Figure:
+    """All charts of a run, two in a row. A chart of a single point is written as a number."""
+    rows = -(-len(panels) // 2)
+    columns = min(2, len(panels))
+    figure = NotebookFigure(figsize=(4.8 * columns, 3.1 * rows), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for axes in grid.flat[len(panels) :]:
+        axes.axis("off")
+    for axes, panel in zip(grid.flat, panels, strict=False):
+        if panel.single:
+            _write(axes, panel)
+        else:
+            _draw(axes, panel, seconds)
+    return figure
+
+
+def _write(axes: Any, panel: Panel) -> None:
+    axes.axis("off")
+    numbers = "\n".join(f"{_typeset(curve.label)}: {curve.series.last:.4g}" for curve in panel.curves)
+    axes.set_title(_typeset(panel.title))
+    axes.text(0.5, 0.5, numbers, ha="center", va="center", fontsize=14, transform=axes.transAxes)
+
+
+def _draw(axes: Any, panel: Panel, seconds: bool) -> None:
     named = set()
     for curve in panel.curves:
         x = curve.series.seconds if seconds else curve.series.epochs
@@ -54,7 +84,7 @@ def curves(panel: Panel, *, seconds: bool) -> Figure:
         style = curve.style % len(COLOURS)
         shape: dict[str, Any] = {"color": COLOURS[style], "linestyle": _DASHES[style]}
         if curve.points or len(x) < 3:
-            shape |= {"marker": _MARKS[style % len(_MARKS)], "markersize": 3.5, "linewidth": 0.8}
+            shape |= {"marker": MARKS[style % len(MARKS)], "markersize": 3.5, "linewidth": 0.8}
             shape["markevery"] = max(1, len(x) // 40)
         axes.plot(x, curve.series.values, label=label, **shape)
     below = None
@@ -73,12 +103,11 @@ def curves(panel: Panel, *, seconds: bool) -> Figure:
     axes.set_ylabel(_typeset(panel.title))
     if len(named) > 1 or any(curve.points for curve in panel.curves):
         axes.legend(fontsize=7, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
-    return figure
 
 
 def spectra(found: Spectra) -> Figure:
     """One thin line per class, the median, and the even class."""
-    figure, axes = _axes()
+    figure, axes = single_axes()
     number = range(1, len(found.median) + 1)
     for row in found.values:
         if row[0] > 0:
@@ -99,7 +128,7 @@ def spectra(found: Spectra) -> Figure:
 
 def angle_histogram(found: Angles) -> Figure:
     """The smallest angle of every two classes."""
-    figure, axes = _axes()
+    figure, axes = single_axes()
     width = 90 / len(found.histogram)
     axes.bar(
         [width * i for i in range(len(found.histogram))], found.histogram, width * 0.92, align="edge", color=COLOURS[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from .._classes import Angles, Codes
 from .._inner import InnerProducts, chosen_classes
 from .._read import Array
 from ._curves import literal
+from ._style import NotebookFigure
 
 _RAMP = "Blues"
 _NAMED = 20
@@ -20,7 +22,7 @@ def inner_maps(found: list[tuple[str, InnerProducts, list[str]]]) -> Figure:
     """|ZZᵀ| of several runs side by side, with their within and between figures."""
     columns = min(4, len(found))
     rows = -(-len(found) // columns)
-    figure = Figure(figsize=(3.2 * columns, 3.5 * rows), layout="constrained")
+    figure = NotebookFigure(figsize=(3.2 * columns, 3.5 * rows), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False)
     for axes in grid.flat[len(found) :]:
         axes.axis("off")
@@ -32,7 +34,7 @@ def inner_maps(found: list[tuple[str, InnerProducts, list[str]]]) -> Figure:
             axes.axvline(end - 0.5, color="#777777", linewidth=0.3)
         _ticks(axes, [names[j] for j in inner.classes], (ends - np.array(inner.sizes) / 2 - 0.5).tolist())
         axes.set_title(literal(label))
-        axes.set_xlabel(f"within {inner.within:.3f}, between {inner.between:.3f}", fontsize=8)
+        axes.set_xlabel(f"mean: {inner.within:.3f} in a class, {inner.between:.3f} between classes", fontsize=8)
     figure.colorbar(image, ax=grid, shrink=0.7, label="|cosine|")
     return figure
 
@@ -60,7 +62,7 @@ def confusion(table: Array, names: list[str]) -> Figure:
 def _map(values: Array, names: list[str], label: str, *, norm: str | None = None, **options: Any) -> Figure:
     from matplotlib.colors import PowerNorm
 
-    figure = Figure(figsize=(4.4, 3.8), layout="constrained")
+    figure = NotebookFigure(figsize=(4.4, 3.8), layout="constrained")
     axes = figure.add_subplot()
     if norm == "sqrt":
         options["norm"] = PowerNorm(0.5, vmin=options.pop("vmin"), vmax=options.pop("vmax"))
@@ -88,7 +90,7 @@ def nearest(pictures: Array, names: list[str]) -> Figure:
     gap = max(1, height // 16)
     sheet = np.full((rows, height + gap, columns, width + gap, channels), 255, np.uint8)
     sheet[:, :height, :, :width] = shown.transpose(0, 3, 1, 4, 2)
-    figure = Figure(figsize=(0.55 * columns + 1, 0.55 * rows))
+    figure = NotebookFigure(figsize=(0.55 * columns + 1, 0.55 * rows))
     axes = figure.add_subplot()
     _show(axes, sheet.reshape(rows * (height + gap), columns * (width + gap), channels).transpose(2, 0, 1))
     places = [(height + gap) * i + height / 2 for i in range(rows)]
@@ -97,17 +99,17 @@ def nearest(pictures: Array, names: list[str]) -> Figure:
     return figure
 
 
-def mistakes(found: tuple[Array, Array, Array], names: list[str]) -> Figure:
+def mistakes(found: tuple[Array, Array, Array], name: Callable[[int], str]) -> Figure:
     """The worst mistakes: each picture with its class and the answer."""
     pictures, true, taken_for = found
     columns = min(8, len(pictures))
     rows = -(-len(pictures) // columns)
-    figure = Figure(figsize=(1.05 * columns, 1.3 * rows))
+    figure = NotebookFigure(figsize=(1.05 * columns, 1.3 * rows))
     axes = figure.add_axes((0, 0, 1, 1))  # one axes for all: 32 separate ones take seconds
     for n in range(len(pictures)):
         x, y = 1.25 * (n % columns), 1.55 * (n // columns)
         _show(axes, pictures[n, 0], extent=(x, x + 1, y + 1, y))
-        words = f"{names[int(true[n])][:14]}\nas {names[int(taken_for[n])][:14]}"
+        words = f"{name(int(true[n]))[:14]}\nas {name(int(taken_for[n]))[:14]}"
         axes.text(x + 0.5, y - 0.04, literal(words), fontsize=6, ha="center", va="bottom")
     axes.set_xlim(-0.1, 1.25 * columns)
     axes.set_ylim(1.55 * rows - 0.4, -0.5)

@@ -6,11 +6,12 @@ import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..._shared import UserError
-from .. import _classes
+from .. import _classes, _mistakes
 from .._convergence import convergence_panels
+from .._feature_map import feature_map
 from .._files import MARK, check_ours, write_bytes
 from .._groups import group_runs, run_labels, run_styles
 from .._inner import inner_products
@@ -20,32 +21,15 @@ from .._read import RunRecord
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.titlesize": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "grid.color": "#e3e3e3",
-    "grid.linewidth": 0.6,
-    "axes.axisbelow": True,
-    "legend.frameon": False,
-    "lines.linewidth": 1.3,
-    "savefig.dpi": 300,
-    "savefig.bbox": "tight",
-    "svg.hashsalt": "vmcr2",  # so that the same picture gives the same file
-}
-
 
 def write_figures(runs: list[RunRecord], folder: Path) -> list[Path]:
     """Every picture that the runs have data for, as NAME.svg and NAME.png. Replaces only files that this tool made."""
-    import matplotlib
+    from ._style import styled
 
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file: --figures takes a folder")
     written: list[Path] = []
-    with matplotlib.rc_context(_STYLE):
+    with styled():
         for name, figure in _pictures(runs):
             for kind in ("svg", "png"):
                 target = folder / f"{name}.{kind}"
@@ -68,7 +52,7 @@ def _pictures(runs: list[RunRecord]) -> Iterator[tuple[str, Figure]]:
     groups = group_runs(runs)
     labels, styles = run_labels(runs, groups), run_styles(runs, groups)
     for panel in convergence_panels(runs, groups, labels, styles):
-        if panel.curves:
+        if panel.curves and not panel.single:
             yield f"convergence-{panel.key}-epochs", _curves.curves(panel, seconds=False)
             yield f"convergence-{panel.key}-seconds", _curves.curves(panel, seconds=True)
     inner = [
@@ -85,22 +69,26 @@ def _pictures(runs: list[RunRecord]) -> Iterator[tuple[str, Figure]]:
 
 
 def _of_classes(run: RunRecord) -> Iterator[tuple[str, Figure]]:
-    from . import _curves, _maps
+    from . import _classes as drawn, _curves, _maps
 
-    names = run.names()
+    names = run.shown_names()
+    if (features := feature_map(run)) is not None:
+        yield "feature-map", drawn.feature_map(features, run)
     if (spectra := _classes.spectra(run)) is not None:
         yield "spectra", _curves.spectra(spectra)
     if (codes := _classes.codes(run)) is not None:
-        yield "atoms", _maps.atoms(codes, names)
+        yield "atoms", _maps.atoms(codes, run.names())
     if (angles := _classes.angles(run)) is not None:
         yield "angles", _maps.angles(angles, names)
         yield "angle-histogram", _curves.angle_histogram(angles)
-    if (table := run.tensors.get("confusion")) is not None and table.size:
-        yield "confusion", _maps.confusion(table, names)
+    if (found := _mistakes.answers(run)) is not None and found.sizes.any():
+        yield "recall", drawn.recall(found, run)
+        if found.table is not None:
+            yield "confusion", _maps.confusion(found.table, run.names())
     if (nearest := nearest_pictures(run)) is not None:
         yield "nearest-pictures", _maps.nearest(nearest, names)
     if (worst := worst_pictures(run)) is not None and len(worst[0]):
-        yield "worst-mistakes", _maps.mistakes(worst, names)
+        yield "worst-mistakes", _maps.mistakes(worst, run.name)
 
 
 def _slug(label: str) -> str:

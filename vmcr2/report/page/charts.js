@@ -89,14 +89,14 @@ function frame(box, { x, y, xLog = false, yLog = false, xLabel, height, xTicks =
   return { root, sx, sy, edge, width, height };
 }
 
-function mark(style, x, y, r, parent) {
+function mark(style, x, y, r, parent, shape = style) {
   const shapes = [
     `M${x - r},${y}a${r},${r} 0 1,0 ${2 * r},0a${r},${r} 0 1,0 ${-2 * r},0Z`,
     `M${x - r},${y - r}h${2 * r}v${2 * r}h${-2 * r}Z`,
     `M${x},${y - 1.3 * r}l${1.2 * r},${2.2 * r}h${-2.4 * r}Z`,
     `M${x},${y - 1.4 * r}l${1.4 * r},${1.4 * r}l${-1.4 * r},${1.4 * r}l${-1.4 * r},${-1.4 * r}Z`,
   ];
-  svg("path", { d: shapes[style % shapes.length], fill: `var(--s${style % STYLES})` }, parent);
+  svg("path", { d: shapes[shape % shapes.length], fill: `var(--s${style % STYLES})` }, parent);
 }
 
 function legend(box, entries) {

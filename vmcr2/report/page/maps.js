@@ -127,3 +127,39 @@ function layerChoice(box, figure, view) {
   figure.layers.forEach((layer, i) => html("option", { value: i, textContent: layer.label, selected: i === (view.layer || 0) }, select));
   select.addEventListener("change", () => view.show(Number(select.value)));
 }
+
+// samples as points between the places of their classes
+function drawPoints(box, figure) {
+  const most = box.clientWidth < 420 ? 9 : 14;
+  const names = figure.names.map((name) => clip(name, most));
+  const margin = 14 + 6.9 * Math.max(...names.map((name) => name.length));
+  const width = Math.min(Math.max(box.clientWidth, 240), 560), side = width - 2 * margin, height = side + 60;
+  const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
+  const corner = figure.anchors.length < 3; // two classes: a quarter of the plane
+  const at = ([x, y]) => [margin + side * (corner ? x : (x + 1) / 2), 30 + side * (corner ? 1 - y : (1 - y) / 2)];
+  const ring = (corner ? [[0, 0], ...figure.anchors] : figure.anchors).map((place) => at(place).join(","));
+  svg("path", { class: "axis", d: `M${ring.join("L")}Z` }, root);
+  const [cx, cy] = at([0, 0]);
+  svg("path", { class: "axis", d: `M${cx - 5},${cy}h10M${cx},${cy - 5}v10` }, root);
+  const points = figure.x.map((x, i) => at([x, figure.y[i]]));
+  points.forEach(([x, y], i) => mark(figure.own[i], x, y, 2.6, root, Math.floor(figure.own[i] / STYLES)));
+  figure.anchors.forEach(([x, y], j) => {
+    const [px, py] = at([x, y]), beside = Math.abs(x) < 0.1 ? "middle" : x > 0 ? "start" : "end";
+    const place = { class: "level-label", x: px + (beside === "middle" ? 0 : x > 0 ? 9 : -9), y: py + 4 - 14 * y, "text-anchor": beside };
+    svg("text", place, root).textContent = names[j];
+  });
+  box.append(root);
+  root.style.maxWidth = `${width}px`;
+  const note = html("div", { className: "tip", hidden: true }, box);
+  root.addEventListener("pointerleave", () => { note.hidden = true; });
+  root.addEventListener("pointermove", (event) => {
+    const area = root.getBoundingClientRect(), scale = width / area.width;
+    const far = ([x, y]) => Math.hypot(x - (event.clientX - area.left) * scale, y - (event.clientY - area.top) * scale);
+    const near = points.reduce((best, point, i) => (far(point) < far(points[best]) ? i : best), 0);
+    note.hidden = far(points[near]) > 16;
+    if (note.hidden) return;
+    note.replaceChildren(html("b", { textContent: `a sample of ${figure.names[figure.own[near]]}` }));
+    figure.nearest[near].forEach((j, n) => html("div", { textContent: `${figure.share[near][n]} % in the subspace of ${figure.names[j]}` }, note));
+    place(note, box, event);
+  });
+}

@@ -3,7 +3,7 @@
 const figures = JSON.parse(document.getElementById("payload").textContent);
 const axis = { axis: "e", log: false };
 const views = {};
-const DRAW = { lines: drawLines, map: drawMap, spectra: drawSpectra, atoms: drawAtoms, bars: drawBars };
+const DRAW = { lines: drawLines, map: drawMap, spectra: drawSpectra, atoms: drawAtoms, bars: drawBars, points: drawPoints };
 
 function draw(box) {
   const key = box.dataset.figure, figure = figures[key];
@@ -48,6 +48,32 @@ for (const button of document.querySelectorAll("[data-copy]")) {
     getSelection().selectAllChildren(code); // a browser that forbids the clipboard leaves it selected
     try { await navigator.clipboard.writeText(code.textContent); button.textContent = "Copied"; } catch { button.textContent = "Selected: copy it"; }
   });
+}
+
+// tables of classes: the first rows until a person asks for all; a click on a head sorts, a second one the other way
+for (const table of document.querySelectorAll("table.classes")) {
+  const body = table.tBodies[0], button = table.closest(".scroll").nextElementSibling?.querySelector("[data-all-rows]");
+  let all = false;
+  const fold = () => [...body.rows].forEach((row, i) => { row.hidden = !all && i >= Number(table.dataset.rows); });
+  const compare = (one, other) => {
+    const [a, b] = [one, other].map((cell) => cell.dataset.value);
+    if (a === undefined) return one.textContent.localeCompare(other.textContent, undefined, { numeric: true });
+    return (a === "" ? Infinity : Number(a)) - (b === "" ? Infinity : Number(b)) || 0;
+  };
+  table.querySelectorAll("th[data-sort]").forEach((head, column) => {
+    const sort = html("button", { type: "button", textContent: head.textContent });
+    head.replaceChildren(sort);
+    sort.addEventListener("click", () => {
+      const down = head.ariaSort === "ascending";
+      table.querySelectorAll("th").forEach((other) => other.removeAttribute("aria-sort"));
+      head.ariaSort = down ? "descending" : "ascending";
+      const rows = [...body.rows].sort((a, b) => compare(a.cells[column], b.cells[column]));
+      body.append(...(down ? rows.reverse() : rows));
+      fold();
+    });
+  });
+  button?.addEventListener("click", () => { all = true; button.parentElement.hidden = true; fold(); });
+  fold();
 }
 
 // shades are painted, not styled: a change of the colour scheme paints them again

@@ -142,7 +142,7 @@ function takeRows() {
 function about() {
   const size = health.shape.slice(1).reverse().join("×");
   const what = health.takes === "pictures" ? `Pictures of any size; the network sees them at ${size}` : `Rows of a table with ${many(health.columns.length, "column")}`;
-  return `${what}. ${health.classes.length} ${health.classes.length === 1 ? "class" : "classes"}.`;
+  return `${what}. ${health.num_classes} ${health.num_classes === 1 ? "class" : "classes"}.`;
 }
 
 async function start() {
