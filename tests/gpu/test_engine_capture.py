@@ -28,7 +28,7 @@ def feed(made: Trainer, draw: int) -> None:
 @pytest.mark.parametrize(
     ("objective", "changes"),
     [(name, {}) for name in OBJECTIVES]
-    + [("vmcr2", PREACT), ("ce", PREACT)]
+    + [("vmcr2", PREACT), ("ce", PREACT), ("vmcr2", {"focus": 3.0})]
     + [(name, {"mix": "cutmix"}) for name in OBJECTIVES if "memory" not in name],
 )
 @pytest.mark.usefixtures("deterministic")
@@ -87,7 +87,8 @@ def test_a_step_does_not_synchronise(objective: str, precision: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"batch_expansion": 0.0}, {"debias": False}, {"codes": "flat", "codes_trace": 3.0}, {"mu": 0.1}]
+    "changes",
+    [{"batch_expansion": 0.0}, {"debias": False}, {"codes": "flat", "codes_trace": 3.0}, {"mu": 0.1}, {"focus": 10.0}],
 )
 def test_every_variant_is_captured(changes: dict[str, Any]) -> None:
     made = trainer("vmcr2", **changes)

@@ -24,7 +24,7 @@ SINCE = {
 """Settings that came later, at what vmcr2 0.1 did."""
 OTHER: dict[str, Any] = {
     **{"mu_end": 0.5, "weight_end": 40.0, "batch_expansion_end": 0.5, "nu_dictionary_end": 1.0, "nu_codes_end": 1.0},
-    **{"keep_trace": True, "multiplier_rate": 0.05, "focus": 3.0},
+    **{"keep_trace": True, "multiplier_rate": 0.05},
     **{"decay_power": 2.0, "sharpness": 0.05, "fresh_statistics": True},
 }
 """A value that is not the default, for every setting that was removed."""

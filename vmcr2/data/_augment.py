@@ -17,9 +17,10 @@ from torch import Tensor
 from .._shared import fits_triton
 from ._errors import DataError
 from ._keys import below, sample_keys, unit, words
-from ._resample import resample
+from ._resample import resample, taps_of
 
 _ATTEMPTS = 10  # as many as torchvision makes before it falls back
+_MOST_TAPS = 9  # of a filter along one axis, for the kernel, which reads their square for each pixel
 
 
 class Crops(NamedTuple):
@@ -116,7 +117,16 @@ def augment_resized_crop(
     """
     _check(images, size)
     numbers = index if numbers is None else numbers
-    crops = decide_resized_crop(numbers, draw, seed, (images.shape[2], images.shape[3]), scale, ratio, flip)
+    shape = (images.shape[2], images.shape[3])
+    _check_boxes(scale, ratio)
+    if fits_triton(index) and images[0].numel() < 2**31 and taps_of(max(shape), size) <= _MOST_TAPS:
+        from ._resized_crop_kernel import resized_crop_kernel
+
+        options = {"seed": seed, "size": size, "flip": flip, "scale": scale, "ratio": ratio}
+        fallback = _fallback(*shape, ratio)
+        cut: Tensor = resized_crop_kernel(images, index, numbers, draw, fallback=fallback, **options)  # type: ignore[no-untyped-call]
+        return cut
+    crops = decide_resized_crop(numbers, draw, seed, shape, scale, ratio, flip)
     result = resample(images, index, crops.top, crops.left, crops.height, crops.width, size)
     return _mirrored(_to_unit(result), crops.flip)
 
@@ -131,8 +141,7 @@ def decide_resized_crop(
     flip: bool,
 ) -> Crops:
     """torchvision's rule: the first of ten boxes that fits, else the largest centred one of an allowed aspect."""
-    if not (0 < scale[0] <= scale[1] <= 1 and 0 < ratio[0] <= ratio[1]):
-        raise DataError(f"scale must be 0 < low ≤ high ≤ 1 and ratio 0 < low ≤ high, got {scale} and {ratio}")
+    _check_boxes(scale, ratio)
     height, width = shape
     drawn = words(sample_keys(index, draw, seed), 0, 3 + 2 * _ATTEMPTS)
     top, left, mirror = drawn[:, :3].unbind(1)
@@ -236,6 +245,11 @@ def _check_crop(shape: tuple[int, int], size: int, padding: int) -> None:
         raise DataError(
             f"no crop of {size}×{size} fits into {shape[0]}×{shape[1]} padded by {padding}: raise padding or lower size"
         )
+
+
+def _check_boxes(scale: tuple[float, float], ratio: tuple[float, float]) -> None:
+    if not (0 < scale[0] <= scale[1] <= 1 and 0 < ratio[0] <= ratio[1]):
+        raise DataError(f"scale must be 0 < low ≤ high ≤ 1 and ratio 0 < low ≤ high, got {scale} and {ratio}")
 
 
 def _to_unit(pixels: Tensor) -> Tensor:

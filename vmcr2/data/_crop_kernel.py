@@ -12,7 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
-from ._keys import _GOLDEN, _mix_on_host
+from ._keys import _GOLDEN, seed_word
 
 _BLOCK = 1024
 
@@ -77,15 +77,13 @@ def crop_kernel(images, index, numbers, draw, *, seed, size, padding, flip):
     """What ``augment_crop`` returns."""
     count, (channels, height, width) = len(index), images.shape[1:]
     out = torch.empty(count, channels, size, size, device=images.device)
-    seed_word = _mix_on_host(seed + _GOLDEN)
-    seed_word -= (seed_word >> 63) << 64  # the same bits as a signed word, which is what a launch takes
     _crop[(count,)](
         images,
         index,
         numbers,
         draw,
         out,
-        seed_word,
+        seed_word(seed),
         height + 2 * padding - size + 1,
         width + 2 * padding - size + 1,
         padding,

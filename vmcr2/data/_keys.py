@@ -46,9 +46,14 @@ def _mix_on_host(word: int) -> int:
     return word ^ (word >> 31)
 
 
+def seed_word(seed: int) -> int:
+    """The seed's part of every key, as a signed word, which is what a launch of a kernel takes."""
+    return _signed(_mix_on_host(seed + _GOLDEN))
+
+
 def sample_keys(index: Tensor, draw: Tensor, seed: int) -> Tensor:
     """(n,) keys for the samples ``index`` in the epoch ``draw`` (0-dim)."""
-    stream = mix(draw.to(torch.int64) * _signed(_GOLDEN) + _signed(_mix_on_host(seed + _GOLDEN)))
+    stream = mix(draw.to(torch.int64) * _signed(_GOLDEN) + seed_word(seed))
     return mix(index.to(torch.int64) * _signed(_GOLDEN) + stream)
 
 

@@ -50,10 +50,14 @@ def resize_matrix(length: int, size: int) -> Tensor:
     return torch.zeros(size, length).scatter_add_(1, positions[0], weights[0])
 
 
+def taps_of(length: int, size: int) -> int:
+    """Source positions that may count for one pixel: those of the widest box, the whole axis, so that it is static."""
+    return 2 * math.ceil(max(1.0, length / size)) + 1
+
+
 def _taps(start: Tensor, extent: Tensor, length: int, size: int) -> tuple[Tensor, Tensor]:
     """Source positions and weights, both (n, size, taps), along an axis of ``length``; boxes lie inside the axis."""
-    # the widest filter is that of the widest box, the whole axis: a static number of taps
-    taps = 2 * math.ceil(max(1.0, length / size)) + 1
+    taps = taps_of(length, size)
     start, extent = start.to(torch.float32)[:, None, None], extent.to(torch.float32)[:, None, None]
     scale = extent / size
     support = scale.clamp_min(1.0)

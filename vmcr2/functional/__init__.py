@@ -48,6 +48,7 @@ from ._classes import (
 from ._closed_form import refuse_transforms as refuse_transforms
 from ._dictionary_rate import expansion_gradients as expansion_gradients, inverse_of_sum as inverse_of_sum
 from ._eigen import add_moments as add_moments, pseudo_random as pseudo_random
+from ._focus import pull_weights as pull_weights
 from ._inputs import (
     LEAST as LEAST,
     MOST as MOST,

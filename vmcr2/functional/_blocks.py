@@ -112,7 +112,7 @@ def move_blocks(problem: Problem, prepared: BlockPrepared, rate: Tensor, project
 def block_terms(problem: Problem, blocks: Blocks, total: Tensor, *, with_expansion: bool = True) -> VariationalTerms:
     """Eq. 7 and R(z): R^v of all classes, from ``total``, and R^v_c and M of the batch; differentiable in z."""
     with torch.no_grad():
-        D, gradient = expanded_by_own_atoms(problem.classes, problem.pairs, blocks)
+        D, gradient = expanded_by_own_atoms(problem.classes, problem.pairs, blocks, problem.focus)
     if wants_gradient(problem.z):
         D = attach_gradient(D, problem.z, gradient)
     R = expansion(problem.z, problem.eps_sq, "auto", problem.guard) if with_expansion else D.new_zeros(())
@@ -124,7 +124,7 @@ def block_terms_with_gradient(
     problem: Problem, blocks: Blocks, total: Tensor, batch_expansion: Tensor, *, with_expansion: bool = True
 ) -> tuple[VariationalTerms, Tensor]:
     """The same as constants, and the gradient in z of (μ/2m)M − β·R(z), (m, d)."""
-    D, by_mismatch = expanded_by_own_atoms(problem.classes, problem.pairs, blocks)
+    D, by_mismatch = expanded_by_own_atoms(problem.classes, problem.pairs, blocks, problem.focus)
     R, gradient = with_rate(problem, by_mismatch, batch_expansion if with_expansion else None)
     return _terms(problem, blocks, total, D, R), gradient
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ._classes import Classes, safe_reciprocal
+from ._focus import focused_energy, pull_weights
 from ._linalg import products_as_asked
 from ._own_atoms import ClassAtoms, OwnAtoms, own_energy, residuals_by_own_atoms
 from ._pairs import Pairs
@@ -95,27 +96,30 @@ def codes_gradient(atoms: AtomTerms, data: DataTerms) -> Tensor:
 
 
 def expanded(
-    z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor, pairs: Pairs, own: OwnAtoms | None
+    z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor, pairs: Pairs, own: OwnAtoms | None, focus: float
 ) -> tuple[Tensor, Tensor]:
-    """D and ∂D/∂z = (4/m)(Ĉ_j − ΓDiag(Â_j)Γᵀ)z_i, from the classes' own atoms if they are given."""
+    """D and ∂D/∂z = (4/m)(Ĉ_j − ΓDiag(Â_j)Γᵀ)z_i, from the classes' own atoms if they are given.
+
+    With a ``focus`` the features meet the dictionary as _focus.py says.
+    """
     if own is not None:
-        return expanded_by_own_atoms(classes, pairs, own)
+        return expanded_by_own_atoms(classes, pairs, own, focus)
     m = len(z)
-    model = modelled(z, classes, dictionary, codes)
-    residuals, cross = pairs.moment_products - model, (model * z).sum(1).sum()
+    rows = classes.spread(codes.T.contiguous())
+    with products_as_asked():
+        model = (z @ dictionary).mul_(rows) @ dictionary.T
+    pulls = (model * z).sum(1)
+    if focus:
+        largest = rows.amax(1)
+        model *= pull_weights(pulls, largest, focus).unsqueeze(1)
+        pulls = focused_energy(pulls, largest, focus)
+    residuals, cross = pairs.moment_products - model, pulls.sum()
     energy = (codes * atom_product(dictionary, codes, m) * classes.proportions).sum()
     return pairs.penalty - 2.0 / m * cross + energy, residuals.mul_(4.0 / m)
 
 
-def expanded_by_own_atoms(classes: Classes, pairs: Pairs, own: ClassAtoms) -> tuple[Tensor, Tensor]:
+def expanded_by_own_atoms(classes: Classes, pairs: Pairs, own: ClassAtoms, focus: float = 0.0) -> tuple[Tensor, Tensor]:
     """The same, of classes that use atoms of their own only."""
     m = classes.num_samples
-    residuals, cross = residuals_by_own_atoms(pairs, own)
+    residuals, cross = residuals_by_own_atoms(pairs, own, focus)
     return pairs.penalty - 2.0 / m * cross + own_energy(own, classes.proportions), residuals.mul_(4.0 / m)
-
-
-def modelled(z: Tensor, classes: Classes, dictionary: Tensor, codes: Tensor) -> Tensor:
-    """ΓDiag(Â_j)Γᵀ z_i of each sample's class, (m, d)."""
-    rows = classes.spread(codes.T.contiguous())
-    with products_as_asked():
-        return (z @ dictionary).mul_(rows) @ dictionary.T

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ._classes import Classes, HardClasses
+from ._focus import focused_energy, pull_weights
 from ._linalg import tracing
 from ._pairs import HardPairs, Pairs
 
@@ -106,17 +107,23 @@ def parts_of(pairs: Pairs, own: ClassAtoms) -> Iterator[Part]:
         yield Part(group.classes, members, atoms, own.codes[group.classes], members @ atoms.mT)
 
 
-def residuals_by_own_atoms(pairs: Pairs, own: ClassAtoms) -> tuple[Tensor, Tensor]:
+def residuals_by_own_atoms(pairs: Pairs, own: ClassAtoms, focus: float = 0.0) -> tuple[Tensor, Tensor]:
     """(Ĉ_j − ΓDiag(Â_j)Γᵀ)z_i of each sample's class, (m, d), and Σ_i of z_iᵀΓDiag(Â_j)Γᵀz_i, a scalar.
 
-    Both times the importance of the sample's class, where classes have one.
+    Both times the importance of the sample's class, where classes have one. With a ``focus`` the second part of the
+    first, and the second, are those of _focus.py.
     """
     cross = own.codes.new_zeros(())
     importance = _hard(pairs).classes.importance
 
     def model(part: Part) -> Tensor:
         weighted = part.coordinates * part.codes.unsqueeze(1)
-        of_classes = (weighted * part.coordinates).sum((1, 2))
+        energy = (weighted * part.coordinates).sum(2)
+        if focus:
+            largest = part.codes.amax(1, keepdim=True)
+            weighted *= pull_weights(energy, largest, focus).unsqueeze(2)
+            energy = focused_energy(energy, largest, focus)
+        of_classes = energy.sum(1)
         cross.add_((of_classes if importance is None else of_classes * importance[part.classes]).sum())
         return weighted @ part.atoms
 

@@ -27,6 +27,8 @@ class Problem:
     weight: Scalar
     """w = μm/2, the weight of D = M/m²."""
     guard: Guard
+    focus: float = 0.0
+    """φ, see _focus.py: in M as the features meet it, not in the steps on Γ and Â."""
 
     @property
     def c(self) -> float:
@@ -52,7 +54,7 @@ class Problem:
 
     def mismatch_with_gradient(self, dictionary: Tensor, codes: Tensor, own: OwnAtoms | None) -> tuple[Tensor, Tensor]:
         """D and ∂D/∂z, (m, d); call it where no gradient is recorded."""
-        return _mismatch.expanded(self.z, self.classes, dictionary, codes, self.pairs, own)
+        return _mismatch.expanded(self.z, self.classes, dictionary, codes, self.pairs, own, self.focus)
 
     def own_atoms(self, dictionary: Tensor, codes: Tensor) -> OwnAtoms | None:
         """The classes' own atoms, where they save work."""
@@ -76,13 +78,22 @@ def build_problem(
     return problem_of(z, classes, eps_sq=eps_sq, weight=weight, debias=debias, guard=guard)
 
 
-def problem_of(z: Tensor, classes: Classes, *, eps_sq: float, weight: Scalar, debias: bool, guard: Guard) -> Problem:
+def problem_of(
+    z: Tensor,
+    classes: Classes,
+    *,
+    eps_sq: float,
+    weight: Scalar,
+    debias: bool,
+    guard: Guard,
+    focus: float = 0.0,
+) -> Problem:
     """A problem from checked features and checked classes."""
     if isinstance(classes, SoftClasses) and wants_gradient(classes.membership):
         raise ValueError("labels: the variational form has no gradient in memberships; pass labels.detach()")
     with torch.no_grad():
         pairs = same_class_pairs(z, classes, debias, guard)
-    return Problem(z, classes, pairs, eps_sq, weight, guard)
+    return Problem(z, classes, pairs, eps_sq, weight, guard, focus)
 
 
 def read_problem(

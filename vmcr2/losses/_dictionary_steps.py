@@ -42,6 +42,7 @@ class DictionarySteps(SelfLatchingAtoms):
     nu_codes = Scheduled()
     eps_sq: float
     debias: bool
+    focus: float
     cap_codes_step: bool
 
     refresh_every: int
@@ -110,7 +111,15 @@ class DictionarySteps(SelfLatchingAtoms):
         guard = self._guard()
         z = self._unit(z, guard)
         classes = self._classes(labels, z)
-        return problem_of(z, classes, eps_sq=self.eps_sq, weight=self._weight(z), debias=self.debias, guard=guard)
+        return problem_of(
+            z,
+            classes,
+            eps_sq=self.eps_sq,
+            weight=self._weight(z),
+            debias=self.debias,
+            guard=guard,
+            focus=self.focus,
+        )
 
     def _weight(self, like: Tensor, num_samples: int | None = None) -> Scalar:
         m = len(like) if num_samples is None else num_samples

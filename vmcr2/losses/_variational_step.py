@@ -37,6 +37,7 @@ from ..functional import (
     prepare_own_step,
     prepare_step,
     products_as_asked,
+    pull_weights,
     residuals_by_own_atoms,
     same_class_pairs,
 )
@@ -121,6 +122,7 @@ def step_and_gradient(
     project: Callable[[Tensor], Tensor],
     batch_expansion: Tensor | None,
     debias: bool,
+    focus: float = 0.0,
     guard: Guard,
 ) -> tuple[Atoms, Tensor]:
     """Algorithm 1's step, and ∂((μ/2m)M − β·R)/∂z at the new (Γ, Â). β = None leaves R out."""
@@ -151,7 +153,7 @@ def step_and_gradient(
     own = Blocks(*new) if in_blocks else find_own_atoms(*new, classes)
     if own is not None:
         with products_as_asked():
-            gradient = residuals_by_own_atoms(problem.pairs, own)[0].mul_(scale)
+            gradient = residuals_by_own_atoms(problem.pairs, own, focus)[0].mul_(scale)
     else:
         with Aside(z, lane=3) as spreading:  # beside the first product
             rows = classes.spread((new.codes.T * -scale).contiguous())
@@ -161,7 +163,10 @@ def step_and_gradient(
             multiplying.join()
             if by_pairs is None:
                 by_pairs = problem.pairs.moment_products * scale
-            gradient = torch.addmm(by_pairs, model.mul_(rows), new.dictionary.T)
+            pulls = model * rows if focus else model.mul_(rows)
+            if focus:  # the factor −scale is in the energy and in the largest code, and so not in the share
+                pulls *= pull_weights((pulls * model).sum(1), rows.amin(1), focus).unsqueeze(1)
+            gradient = torch.addmm(by_pairs, pulls, new.dictionary.T)
     expanding.join()
     checking.join()
     if by_rate is not None and batch_expansion is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, cast
 
 import torch
@@ -55,6 +56,9 @@ class VMCR2Loss(DictionarySteps):
             is 1.
         debias: leave the pairs of a sample with itself out of M, which removes the minibatch's bias in ‖Ĉ_j‖². A class
             of one sample is then only attracted to the dictionary. The paper's M includes these pairs.
+        focus: φ, pulls samples that are far from their class's atoms harder than those that are there: a sample's share
+            s in them counts as log(1 + φs)/log(1 + φ). It acts in the gradient in z and in the loss's value, not in the
+            steps on Γ and A. 0 is the paper's M. See docs/tuning.md.
         codes: "free" (non-negative, as in the paper) or "flat" (always equal on the class's own atoms, as at the
             optimum; only the dictionary learns).
         codes_trace: the sum of a class's flat codes; unit features have 1.
@@ -114,6 +118,7 @@ class VMCR2Loss(DictionarySteps):
         batch_expansion: float = 0.1,
         scale: float | None = None,
         debias: bool = True,
+        focus: float = 0.0,
         codes: CodesRule = "free",
         codes_trace: float = 1.0,
         cap_codes_step: bool = True,
@@ -130,6 +135,8 @@ class VMCR2Loss(DictionarySteps):
         validate: bool = True,
     ) -> None:
         check_positive(eps_sq, "eps_sq")
+        if not (math.isfinite(focus) and 0 <= focus <= 1e12):
+            raise ValueError(f"focus must be between 0 and 1e12, got {focus}")
         if not block and (class_shares is not None or balanced_batches or max_classes is not None):
             raise ValueError("class_shares, balanced_batches and max_classes are for block=True")
         if scale is not None:
@@ -156,6 +163,7 @@ class VMCR2Loss(DictionarySteps):
         self.refresh_every, self.max_classes = refresh_every, max_classes
         self.scale = min(1.0, SCALED_DIM / dim) if scale is None else float(scale)
         self.debias = debias
+        self.focus = float(focus)
         self.cap_codes_step = cap_codes_step
         self.max_gradient = check_max_gradient(max_gradient)
         self._watch = CollapseWatch()
@@ -215,6 +223,7 @@ class VMCR2Loss(DictionarySteps):
                 project=self._project,
                 batch_expansion=self.scalars.device("batch_expansion", x.dtype) if with_expansion else None,
                 debias=self.debias,
+                focus=self.focus,
                 guard=guard,
             )
             self._move(atoms, ahead.classes)

@@ -33,6 +33,9 @@ class VMCR2Settings(ObjectiveSettings):
     """ν_A."""
     debias: bool = False
     """Leave the pairs of a sample with itself out of M."""
+    focus: float = setting(0.0, **NOT_NEGATIVE)
+    """φ: samples far from their class's atoms are pulled up to 1 + φ times as hard as those that are there. 0 is the
+    paper's M."""
     atoms_per_class: int = setting(20, at_least=1)
     """q/k."""
     codes: Literal["free", "flat"] = "free"
@@ -86,6 +89,7 @@ class VMCR2Settings(ObjectiveSettings):
             batch_expansion=self.batch_expansion,
             scale=1.0,  # every objective has loss_scale, and what is logged is in nats
             debias=self.debias,
+            focus=self.focus,
             codes=self.codes,
             codes_trace=self.codes_trace,
             cap_codes_step=self.cap_codes_step,

@@ -20,7 +20,6 @@ RETIRED = {
     **dict.fromkeys(_ENDS, Retired(None, only_with=_VMCR2)),
     "keep_trace": Retired(False, only_with=_VMCR2),
     "multiplier_rate": Retired(0.0, only_with=_VMCR2),
-    "focus": Retired(0.0, only_with=_VMCR2),
     "decay_power": Retired(1.0, only_with={"schedule": ("cosine", "linear")}),
     "sharpness": Retired(0.0),
     "fresh_statistics": Retired(False),
