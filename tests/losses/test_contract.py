@@ -27,7 +27,9 @@ LOSSES: dict[str, Callable[[], Loss]] = {
     "VMCR2": variational(weight=5.0),
     "VMCR2 of the paper": variational(mu=1.0, batch_expansion=0.0, scale=1.0, debias=False),
     "VMCR2 flat": variational(codes="flat", codes_trace=4.0),
+    "VMCR2 with focus": variational(focus=10.0),
     "VMCR2 in blocks": variational(block=True, weight=5.0),
+    "VMCR2 in blocks, with focus": variational(block=True, focus=10.0),
     "VMCR2 in blocks, self-latching": lambda: self_latching(block=True),
 }
 

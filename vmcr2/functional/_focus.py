@@ -3,7 +3,8 @@
 M pulls a sample by its energy e = zᵀΓDiag(Â_j)Γᵀz in its own class. With L = max_l Â_lj, e/L is the sample's share in
 the class's atoms, at most 1 if they are orthonormal. The pull along the sphere is proportional to √(s(1 − s)): a sample
 that lies in another class's subspace, s ≈ 0, is hardly pulled. Focus φ > 0 puts L·ψ(e/L) in place of e, with
-ψ(s) = log(1 + φs)/log(1 + φ): ψ(0) = 0, ψ(1) = 1, and ψ' falls by 1 + φ in between.
+ψ(s) = log(1 + φs)/log(1 + φ): ψ(0) = 0, ψ(1) = 1, and ψ' falls by 1 + φ in between. A sample of several classes has
+their codes mixed by its memberships as Â_j.
 """
 
 from __future__ import annotations

@@ -241,8 +241,9 @@ class VMCR2Loss(DictionarySteps):
     def terms(self, z: Tensor, labels: Tensor) -> VariationalTerms:
         """Every part of Eq. 7 at the present Γ and A, and R(z); changes nothing.
 
-        With ``debias`` the mismatch is the debiased one: the loss is always −scale·(objective + β·expansion). Near
-        M = 0 the mismatch cancels in float32: for logs use ``functional.mismatch(…, method="precise")``.
+        With ``debias`` the mismatch is the debiased one, with ``focus`` the focused one: the loss is always
+        −scale·(objective + β·expansion). Near M = 0 the mismatch cancels in float32: for logs use
+        ``functional.mismatch(…, method="precise")``.
         """
         return self._terms(self._problem(*self._gathering.rows(z, labels)))
 

@@ -29,8 +29,8 @@ def _by_rule(objective: str, dim: int) -> Values:
     own = {"nesterov": True, "average": 0.999, "weight_decay": values.pop("weight_decay")}
     if objective == "mcr2":
         own["memory"] = 20_000  # 0.811 on held-out images in 150 epochs, 0.777 without (docs/tuning.md)
-    if objective == "vmcr2":  # searched on held-out images (docs/tuning.md#cifar-10)
-        own |= {"weight_decay": 2e-3, "decay_all": True, "focus": 10.0}
+    if objective == "vmcr2":  # with mirrored pictures: 0.820 on held-out images in 200 epochs, 0.804 by the rule
+        own |= {"weight_decay": 5e-4, "decay_all": True}
     if values.get("codes") == "free":  # as in the paper
         del values["codes"]
     return {name: changed(value, where) for name, value in values.items()} | {
