@@ -12,23 +12,10 @@ import torch
 import triton
 import triton.language as tl
 
+from ._key_kernels import below, key_of, mix
 from ._keys import _GOLDEN, seed_word
 
 _BLOCK = 1024
-
-
-@triton.jit
-def _mix(x):
-    """splitmix64's finaliser on unsigned words."""
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EB
-    return x ^ (x >> 31)
-
-
-@triton.jit
-def _below(word, bound):
-    """Uniform in 0..bound−1."""
-    return (((word >> 33) * bound) >> 31).to(tl.int32)
 
 
 @triton.jit
@@ -53,11 +40,10 @@ def _crop(
     sample = tl.program_id(0)
     source = tl.load(index + sample)
     golden = tl.full((), GOLDEN, tl.uint64)
-    stream = _mix(tl.load(draw).to(tl.uint64) * golden + seed_word.to(tl.uint64))
-    key = _mix(tl.load(numbers + sample).to(tl.uint64) * golden + stream)
-    top = _below(_mix(key + golden), vertical.to(tl.uint64)) - padding
-    left = _below(_mix(key + golden * 2), horizontal.to(tl.uint64)) - padding
-    mirrored = _below(_mix(key + golden * 3), tl.full((), 2, tl.uint64)) == 1
+    key = key_of(numbers, draw, seed_word, sample, golden)
+    top = below(mix(key + golden), vertical.to(tl.uint64)) - padding
+    left = below(mix(key + golden * 2), horizontal.to(tl.uint64)) - padding
+    mirrored = below(mix(key + golden * 3), tl.full((), 2, tl.uint64)) == 1
     for first in range(0, C * SIZE * SIZE, BLOCK):
         i = first + tl.arange(0, BLOCK)
         inside = i < C * SIZE * SIZE

@@ -14,7 +14,7 @@ import torch
 import triton
 import triton.language as tl
 
-from ._crop_kernel import _below, _mix
+from ._key_kernels import below, key_of, mix
 from ._keys import _GOLDEN, seed_word
 from ._resample import taps_of
 
@@ -69,14 +69,13 @@ def _resized_crop(
     sample = tl.program_id(0)
     source = tl.load(index + sample)
     golden = tl.full((), GOLDEN, tl.uint64)
-    stream = _mix(tl.load(draw).to(tl.uint64) * golden + seed_word.to(tl.uint64))
-    key = _mix(tl.load(numbers + sample).to(tl.uint64) * golden + stream)
+    key = key_of(numbers, draw, seed_word, sample, golden)
 
     # the first of ten boxes that fits
     attempt = tl.arange(0, 16)
     word = attempt.to(tl.uint64)
-    area = (H * W) * (LOW_AREA + MORE_AREA * _unit(_mix(key + golden * (word + 4))))
-    aspect = tl.exp(LOW_ASPECT + MORE_ASPECT * _unit(_mix(key + golden * (word + 4 + ATTEMPTS))))
+    area = (H * W) * (LOW_AREA + MORE_AREA * _unit(mix(key + golden * (word + 4))))
+    aspect = tl.exp(LOW_ASPECT + MORE_ASPECT * _unit(mix(key + golden * (word + 4 + ATTEMPTS))))
     widths = _rounded(tl.sqrt(area * aspect))
     heights = _rounded(tl.sqrt(area / aspect))
     fits = (attempt < ATTEMPTS) & (widths > 0) & (widths <= W) & (heights > 0) & (heights <= H)
@@ -84,11 +83,11 @@ def _resized_crop(
     failed = first == ATTEMPTS
     height = tl.where(failed, last_height, tl.sum(tl.where(attempt == first, heights, 0), axis=0))
     width = tl.where(failed, last_width, tl.sum(tl.where(attempt == first, widths, 0), axis=0))
-    top = _below(_mix(key + golden), (H - height + 1).to(tl.uint64))
-    left = _below(_mix(key + golden * 2), (W - width + 1).to(tl.uint64))
+    top = below(mix(key + golden), (H - height + 1).to(tl.uint64))
+    left = below(mix(key + golden * 2), (W - width + 1).to(tl.uint64))
     top = tl.where(failed, (H - last_height) // 2, top).to(tl.float32)
     left = tl.where(failed, (W - last_width) // 2, left).to(tl.float32)
-    mirrored = _below(_mix(key + golden * 3), tl.full((), 2, tl.uint64)) == 1
+    mirrored = below(mix(key + golden * 3), tl.full((), 2, tl.uint64)) == 1
     height = height.to(tl.float32)
     width = width.to(tl.float32)
 
