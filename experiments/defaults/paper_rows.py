@@ -1,6 +1,7 @@
-"""Runs on 5,000 held-out training images that choose the recipes of the paper's rows: CIFAR-10, Tiny ImageNet.
+"""Runs on 5,000 held-out training images that choose the recipes of the paper's rows: CIFAR-10, Tiny ImageNet, PreAct.
 
 ``levers-cifar100`` looks for accuracy above cross-entropy's: mixed pictures and averaging over mirror images, for both.
+``focus-…`` asks what focus gives to few classes; ``focus-cifar10-short`` is for two cores of a CPU, 40 minutes.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ class Trial(NamedTuple):
     config: Config
 
 
-def _trial(study: str, row: str, epochs: int, **changes: Any) -> Trial:
+def _trial(study: str, row: str, epochs: int, of_all: dict[str, Any] | None = None, /, **changes: Any) -> Trial:
+    """A recipe with changes, which name it; those ``of_all`` runs of the study do not."""
     said = " ".join([row, f"epochs={epochs}", *(f"{name}={value}" for name, value in changes.items())])
     fixed = {"holdout": HELD_OUT, "calibration_share": 0.0, "eval_every": _NEVER, "average_flips": True}
-    return Trial(study, said, recipe(row, epochs=epochs, **fixed | changes))
+    return Trial(study, said, recipe(row, epochs=epochs, **fixed | (of_all or {}) | changes))
 
 
 def cifar10() -> Iterator[Trial]:
@@ -36,6 +38,27 @@ def cifar10() -> Iterator[Trial]:
         yield _trial(study, "cifar10-vmcr2", 300, **gentle | own)
     for memory in (0, 20_000):
         yield _trial(study, "cifar10-mcr2", 150, memory=memory)
+
+
+def focus() -> Iterator[Trial]:
+    """CIFAR-10 with focus: alone, with the decay that it bears, and with flat codes; short on a CPU, and longer."""
+    more_decay: dict[str, Any] = {"focus": 10.0, "weight_decay": 2e-3}
+    flat: dict[str, Any] = more_decay | {"codes": "flat", "codes_trace": 8.0, "atoms_per_class": 12}
+    ways: tuple[dict[str, Any], ...] = ({}, {"focus": 10.0}, more_decay, flat)
+    # as many latchings, and as long a mean in parts of the run, as 300 epochs have
+    short: dict[str, Any] = {"average": 0.99, "latch_every": 5, "precision": "bfloat16"}
+    for study, epochs, of_all in (("focus-cifar10-short", 25, short), ("focus-cifar10", 300, {})):
+        for own in ways:
+            yield _trial(study, "cifar10-vmcr2", epochs, of_all, **own)
+
+
+def preact() -> Iterator[Trial]:
+    """PreAct ResNet-18 on Tiny ImageNet: with and without focus; rates and areas for cross-entropy."""
+    study = "row-tiny-imagenet-preact"
+    for value in (3.0, 0.0):
+        yield _trial(study, "tiny-imagenet-preact-vmcr2", 50, focus=value)
+    for lr, area in ((0.5, 0.5), (1.0, 0.5), (0.5, 0.08)):
+        yield _trial(study, "tiny-imagenet-preact-ce", 50, lr=lr, least_area=area)
 
 
 def cifar100() -> Iterator[Trial]:
