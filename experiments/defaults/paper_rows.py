@@ -1,7 +1,7 @@
 """Runs on 5,000 held-out training images that choose the recipes of the paper's rows: CIFAR-10, Tiny ImageNet, PreAct.
 
 ``levers-cifar100`` looks for accuracy above cross-entropy's: mixed pictures and averaging over mirror images, for both.
-``focus-…`` asks what focus gives to few classes; ``focus-cifar10-short`` is for two cores of a CPU, 40 minutes.
+``focus-…`` asks what focus gives to few classes; ``focus-cifar10-short`` is for two cores of a CPU, half an hour.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def focus() -> Iterator[Trial]:
     ways: tuple[dict[str, Any], ...] = ({}, {"focus": 10.0}, more_decay, flat)
     # as many latchings, and as long a mean in parts of the run, as 300 epochs have
     short: dict[str, Any] = {"average": 0.99, "latch_every": 5, "precision": "bfloat16"}
-    for study, epochs, of_all in (("focus-cifar10-short", 25, short), ("focus-cifar10", 300, {})):
+    for study, epochs, of_all in (("focus-cifar10-short", 15, short), ("focus-cifar10", 300, {})):
         for own in ways:
             yield _trial(study, "cifar10-vmcr2", epochs, of_all, **own)
 
