@@ -184,7 +184,8 @@ def written(page: str, contents: dict[str, str]) -> str:
 
 def pages() -> dict[Path, dict[str, str]]:
     """What is written where."""
-    rows = {name: held_out(name) for name in ("row-cifar10", "row-tiny-imagenet", "levers-cifar100")}
+    studies = ("focus-cifar10-short", "row-cifar10", "row-tiny-imagenet", "levers-cifar100")
+    rows = {name: held_out(name) for name in studies}
     return {PAGE: sections(), SHORT: {"auto: written by experiments/defaults/table.py": auto()}, TUNING: rows}
 
 
