@@ -42,9 +42,10 @@ def cifar10() -> Iterator[Trial]:
 
 def focus() -> Iterator[Trial]:
     """CIFAR-10 with focus: alone, with the decay that it bears, and with flat codes; short on a CPU, and longer."""
-    more_decay: dict[str, Any] = {"focus": 10.0, "weight_decay": 2e-3}
-    flat: dict[str, Any] = more_decay | {"codes": "flat", "codes_trace": 8.0, "atoms_per_class": 12}
-    ways: tuple[dict[str, Any], ...] = ({}, {"focus": 10.0}, more_decay, flat)
+    focused: dict[str, Any] = {"focus": 10.0}
+    decay: dict[str, Any] = {"weight_decay": 2e-3}
+    flat: dict[str, Any] = decay | {"codes": "flat", "codes_trace": 8.0, "atoms_per_class": 12}
+    ways = ({}, focused, focused | decay, focused | flat, flat)
     # as many latchings, and as long a mean in parts of the run, as 300 epochs have
     short: dict[str, Any] = {"average": 0.99, "latch_every": 5, "precision": "bfloat16"}
     for study, epochs, of_all in (("focus-cifar10-short", 15, short), ("focus-cifar10", 300, {})):
