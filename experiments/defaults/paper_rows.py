@@ -46,7 +46,7 @@ def focus() -> Iterator[Trial]:
     decay: dict[str, Any] = {"weight_decay": 2e-3}
     flat: dict[str, Any] = decay | {"codes": "flat", "codes_trace": 8.0, "atoms_per_class": 12}
     ways: tuple[dict[str, Any], ...] = ({}, focused, focused | decay, focused | flat, flat)
-    # as many latchings, and as long a mean in parts of the run, as 300 epochs have
+    # few steps: a shorter mean, and latching that happens at all
     short: dict[str, Any] = {"average": 0.99, "latch_every": 5, "precision": "bfloat16"}
     for study, epochs, of_all in (("focus-cifar10-short", 15, short), ("focus-cifar10", 300, {})):
         for own in ways:
