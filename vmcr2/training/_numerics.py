@@ -79,8 +79,6 @@ class Numerics:
         return x.to(torch.bfloat16) if self.bfloat16 else x
 
     def place(self, network: nn.Module) -> nn.Module:
-        """The network on the device; convolutions channels last on a GPU."""
-        network = network.to(self.device)
-        if self.device.type == "cuda":
-            network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        return network
+        """The network on the device; convolutions channels last, which is faster on a GPU and on a CPU."""
+        placed: nn.Module = network.to(self.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return placed
