@@ -45,10 +45,15 @@ def focus() -> Iterator[Trial]:
     focused: dict[str, Any] = {"focus": 10.0}
     decay: dict[str, Any] = {"weight_decay": 2e-3}
     flat: dict[str, Any] = decay | {"codes": "flat", "codes_trace": 8.0, "atoms_per_class": 12}
-    ways: tuple[dict[str, Any], ...] = ({}, focused, focused | decay, focused | flat, flat)
+    narrow: dict[str, Any] = flat | {"crop_padding": 4}
     # few steps: a shorter mean, and latching that happens at all
     short: dict[str, Any] = {"average": 0.99, "latch_every": 5, "precision": "bfloat16"}
-    for study, epochs, of_all in (("focus-cifar10-short", 15, short), ("focus-cifar10", 300, {})):
+    lengths: tuple[tuple[str, int, dict[str, Any], tuple[dict[str, Any], ...]], ...] = (
+        ("focus-cifar10-short", 15, short, ({}, focused, focused | decay, focused | flat, flat)),
+        ("focus-cifar10-longer", 50, short, (flat, {}, focused | flat, narrow, decay)),
+        ("focus-cifar10", 300, {}, ({}, decay, focused, focused | decay, focused | flat, flat, narrow)),
+    )
+    for study, epochs, of_all, ways in lengths:
         for own in ways:
             yield _trial(study, "cifar10-vmcr2", epochs, of_all, **own)
 
