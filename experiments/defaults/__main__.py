@@ -10,36 +10,18 @@ Data are found as everywhere (VMCR2_DATA). A run's folder is in --runs; only its
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from vmcr2.sweep import Outcome
 
 from ..ledger._pool import make_all
+from ._lines import keep_line, missing
 from ._maker import Maker
 from .paper_rows import Trial
-from .studies import RESULTS, decided, lines_of, settings_of, studies
-
-_KEPT = (
-    *("test_", "holdout_", "train_", "head_", "readout", "seconds", "wall_", "device", "torch", "vmcr2", "git_"),
-    *("expansion", "compression", "failed", "notes", "warning", "effective_rank", "subspace_overlap"),
-)
-
-
-def line_of(trial: Trial, outcome: Outcome) -> dict[str, Any]:
-    """What is kept of a run."""
-    figures = {name: value for name, value in outcome.figures.items() if name.startswith(_KEPT)}
-    return {"name": trial.name, "settings": decided(trial.config), **figures}
-
-
-def missing(trials: Sequence[Trial]) -> list[Trial]:
-    """Those without a line of the same settings."""
-    known = {study: [settings_of(line) for line in lines_of(study)] for study in {trial.study for trial in trials}}
-    return [trial for trial in trials if decided(trial.config) not in known[trial.study]]
+from .studies import RESULTS, studies
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -59,17 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for trial in studies()[name]
         if any(fnmatch(trial.name, pattern) for pattern in options.only)
     ]
-    RESULTS.mkdir(parents=True, exist_ok=True)
 
     def ended(trial: Trial, outcome: Outcome, seconds: float) -> None:
-        if outcome.lost is not None:
-            print(f"{seconds:6.0f} s  {trial.study} {trial.name}: {outcome.lost}\n{outcome.trace or ''}", flush=True)
-            return
-        line = line_of(trial, outcome)
-        with (RESULTS / f"{trial.study}.jsonl").open("a") as lines:
-            lines.write(json.dumps(line) + "\n")
-        shown = {name: round(value, 4) for name, value in line.items() if isinstance(value, float)}
-        print(f"{seconds:6.0f} s  {trial.study} {trial.name}: {shown}", flush=True)
+        print(f"{seconds:6.0f} s  {keep_line(trial, outcome, RESULTS)}", flush=True)
 
     runs: Path = options.runs
     make_all(

@@ -1,7 +1,8 @@
 """Runs on 5,000 held-out training images that choose the recipes of the paper's rows: CIFAR-10, Tiny ImageNet, PreAct.
 
 ``levers-cifar100`` looks for accuracy above cross-entropy's: mixed pictures and averaging over mirror images, for both.
-``focus-…`` asks what focus gives to few classes; ``focus-cifar10-short`` is for two cores of a CPU, half an hour.
+``focus-…`` asks what focus and flat codes give to few classes; ``focus-cifar10-short`` and ``-longer`` are for two
+cores of a CPU, half an hour and an hour and a half.
 """
 
 from __future__ import annotations
@@ -40,6 +41,17 @@ def cifar10() -> Iterator[Trial]:
         yield _trial(study, "cifar10-mcr2", 150, memory=memory)
 
 
+def cifar10_others() -> Iterator[Trial]:
+    """CIFAR-10: rates, decay and crops for cross-entropy; rates, decay, more rows and crops for exact MCR²."""
+    ways: dict[str, tuple[dict[str, Any], ...]] = {
+        "ce": ({}, {"lr": 0.5}, {"lr": 0.2}, {"lr": 0.5, "weight_decay": 1e-3}, {"lr": 0.5, "crop_padding": 4}),
+        "mcr2": ({}, {"lr": 0.3}, {"lr": 0.03}, {"weight_decay": 2e-3}, {"memory": 40_000}, {"crop_padding": 4}),
+    }
+    for objective, changes in ways.items():
+        for own in changes:
+            yield _trial(f"row-cifar10-{objective}", f"cifar10-{objective}", 200, **own)
+
+
 def focus() -> Iterator[Trial]:
     """CIFAR-10 with focus: alone, with the decay that it bears, and with flat codes; short on a CPU, and longer."""
     focused: dict[str, Any] = {"focus": 10.0}
@@ -67,6 +79,15 @@ def preact() -> Iterator[Trial]:
         yield _trial(study, "tiny-imagenet-preact-ce", 50, lr=lr, least_area=area)
 
 
+def longer() -> Iterator[Trial]:
+    """CIFAR-100: composed objectives in longer runs, where V-MCR² alone gains; fewer and more of the rate."""
+    study, as_ce = "levers-cifar100-longer", {"flip": True, "crop_padding": 8, "decay_all": True}
+    yield _trial(study, "cifar100-ce", 600)
+    for objective, weights in (("ce+mcr2", (0.006, 0.012)), ("ce+vmcr2", (0.06, 0.2))):
+        for weight in weights:
+            yield _trial(study, f"cifar100-{objective}", 600, **as_ce, rate_weight=weight)
+
+
 def cifar100() -> Iterator[Trial]:
     """CIFAR-100: cross-entropy, composed objectives and V-MCR² with the same levers."""
     study, cut, up = "levers-cifar100", {"mix": "cutmix", "mix_until": 0.8}, {"mix": "mixup", "mix_until": 0.8}
@@ -83,4 +104,18 @@ def tiny_imagenet() -> Iterator[Trial]:
     study, mirrored = "row-tiny-imagenet", {"augmentation": "flip"}
     for objective in ("vmcr2", "ce"):
         for own in ({}, mirrored):
+            yield _trial(study, f"tiny-imagenet-{objective}", 100, **own)
+
+
+def tiny_imagenet_more() -> Iterator[Trial]:
+    """Tiny ImageNet: what was taken from CIFAR-100 by analogy, and focus with flat codes for its ΔR."""
+    study = "row-tiny-imagenet-more"
+    flat: dict[str, Any] = {"codes": "flat", "codes_trace": 8.0, "atoms_per_class": 5, "focus": 3.0, "lr": 0.3}
+    ways: dict[str, tuple[dict[str, Any], ...]] = {
+        "vmcr2": ({"batch_expansion": 0.15}, {"weight_decay": 1.5e-3}, flat | {"weight_decay": 2e-3}),
+        "ce": ({"lr": 0.5}, {"weight_decay": 1e-3}),
+        "mcr2": ({}, {"lr": 0.3}, {"augmentation": "flip"}),
+    }
+    for objective, changes in ways.items():
+        for own in changes:
             yield _trial(study, f"tiny-imagenet-{objective}", 100, **own)

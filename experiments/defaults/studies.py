@@ -14,7 +14,18 @@ from typing import Any
 
 from vmcr2.runs import Config, recipe
 
-from .paper_rows import HELD_OUT, Trial, cifar10, cifar100, focus, preact, tiny_imagenet
+from .paper_rows import (
+    HELD_OUT,
+    Trial,
+    cifar10,
+    cifar10_others,
+    cifar100,
+    focus,
+    longer,
+    preact,
+    tiny_imagenet,
+    tiny_imagenet_more,
+)
 
 RESULTS = Path(__file__).parents[1] / "results" / "defaults"
 PICTURES = {"digits": 10, "mnist": 10, "cifar10": 10, "cifar100": 100, "tiny-imagenet": 200}
@@ -84,7 +95,8 @@ def noise() -> Iterator[Trial]:
 def studies() -> dict[str, list[Trial]]:
     """All by name."""
     found = [*corner("cifar10"), *corner("cifar100"), *recipes(), *line(), *battery(), *noise()]
-    found += [*cifar10(), *focus(), *cifar100(), *tiny_imagenet(), *preact()]
+    found += [*cifar10(), *cifar10_others(), *focus(), *cifar100(), *longer()]
+    found += [*tiny_imagenet(), *tiny_imagenet_more(), *preact()]
     return {study: list(trials) for study, trials in itertools.groupby(found, key=lambda trial: trial.study)}
 
 

@@ -1,10 +1,9 @@
-"""Many runs on one GPU at a time: processes under MPS, which start nothing after their time."""
+"""Many runs on one GPU at a time: processes under MPS, which start nothing that would end after their time."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -25,21 +24,27 @@ def make_all(
     folder: Path,
     parallel: int,
     seconds: float,
+    takes: Callable[[Job], float] = lambda _: 0.0,
 ) -> None:
     """Make all jobs, and hand over each outcome as it comes, with the seconds since the start.
 
-    ``folder`` is where the runs are; one program uses it at a time. If runs were lost the program ends with status 1: a
-    worker that dies loses its own run, and under MPS perhaps others'.
+    A job starts if it will end before ``seconds`` are over by what it ``takes``; one that will not lets the next go
+    first. ``folder`` is where the runs are; one program uses it at a time. If runs were lost the program ends with
+    status 1: a worker that dies loses its own run, and under MPS perhaps others'.
     """
     if parallel < 1:
         sys.exit(f"runs at a time must be at least 1, got {parallel}")
     began = time.monotonic()
-    left = deque(jobs)
+    left = list(jobs)
     lost = 0
 
     def in_time() -> Iterator[Job]:
-        while left and time.monotonic() - began < seconds:
-            yield left.popleft()
+        while True:
+            remaining = seconds - (time.monotonic() - began)
+            fitting = next((at for at, job in enumerate(left) if takes(job) < remaining), None)
+            if fitting is None:
+                return
+            yield left.pop(fitting)
 
     def report(job: Job, outcome: Outcome) -> None:
         nonlocal lost

@@ -112,19 +112,23 @@ def keep(results: Path, name: str, result: Result) -> None:
     write_text(path, json.dumps(result, ensure_ascii=False) + "\n")
 
 
+def keep_result(task: Task, outcome: Outcome, results: Path) -> str:
+    """Write the run's result, and say what came out."""
+    if outcome.lost is not None:
+        return f"lost: {task.name}: {outcome.lost}\n{outcome.trace or ''}"
+    result = result_from(task, outcome)
+    keep(results, task.name, result)
+    return f"{task.name}: {shown(result['summary'])}"
+
+
 def run(tasks: list[Task], results: Path, runs: Path, parallel: int, seconds: float) -> None:
     """Make what has no result; start nothing after ``seconds``."""
     results.mkdir(parents=True, exist_ok=True)
 
     def ended(task: Task, outcome: Outcome, since: float) -> None:
-        if outcome.lost is not None:
-            print(f"lost: {task.name}: {outcome.lost}\n{outcome.trace or ''}", flush=True)
-            return
-        result = result_from(task, outcome)
-        keep(results, task.name, result)
-        print(f"{since:4.0f} s  {task.name}: {shown(result['summary'])}", flush=True)
+        print(f"{since:4.0f} s  {keep_result(task, outcome, results)}", flush=True)
         of_the_ledger = result_of(RESULTS, task.row, task.seed) if results != RESULTS else None
-        if of_the_ledger is not None:
+        if outcome.lost is None and of_the_ledger is not None:
             print(f"        the ledger's: {shown(of_the_ledger['summary'])}", flush=True)
 
     todo = [task for task in tasks if result_of(results, task.row, task.seed) is None]

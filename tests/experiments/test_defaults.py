@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from experiments.defaults import __main__ as command, studies as of
+from experiments.defaults._lines import missing
 from experiments.defaults._maker import Maker
-from experiments.defaults.studies import Trial, lines_of, ruled, studies
+from experiments.defaults.studies import Trial, decided, lines_of, ruled, studies
 from vmcr2.data import Source
 from vmcr2.runs import Config
 
@@ -40,8 +41,8 @@ def test_its_runs_have_names_and_settings_of_their_own(study: str) -> None:
     trials = STUDIES[study]
     assert {trial.study for trial in trials} == {study}
     assert len({trial.name for trial in trials}) == len(trials)
-    decided = [json.dumps(command.decided(trial.config), sort_keys=True) for trial in trials]
-    assert len(set(decided)) == len(trials)
+    settings = [json.dumps(decided(trial.config), sort_keys=True) for trial in trials]
+    assert len(set(settings)) == len(trials)
     folders = {trial.name.replace(" ", "_").replace("=", "") for trial in trials}
     assert len(folders) == len(trials)
 
@@ -63,8 +64,8 @@ def test_settings_are_chosen_on_held_out_images(study: str) -> None:
 @pytest.mark.parametrize("study", STUDIES)
 def test_settings_read_back_from_json(study: str) -> None:
     for trial in STUDIES[study]:
-        flat = json.loads(json.dumps(command.decided(trial.config)))
-        assert command.decided(Config.from_flat(flat)) == flat
+        flat = json.loads(json.dumps(decided(trial.config)))
+        assert decided(Config.from_flat(flat)) == flat
 
 
 @pytest.mark.parametrize("study", STUDIES)
@@ -81,13 +82,13 @@ def test_what_has_a_line_is_not_made_again(
 ) -> None:
     """From the command to the line, and back."""
     trials = command.studies()["tiny"]
-    assert command.missing(trials) == trials
+    assert missing(trials) == trials
     command.main(["tiny", "--runs", str(tmp_path / "runs"), "--only", "* held *"])
     (line,) = kept(tiny)
-    assert (line["name"], line["settings"]) == ("digits held out", command.decided(trials[0].config))
+    assert (line["name"], line["settings"]) == ("digits held out", decided(trials[0].config))
     assert {"holdout_accuracy", "head_accuracy", "readout", "train_delta_r", "git_commit"} <= set(line)
     assert "test_accuracy" not in line
-    assert command.missing(trials) == trials[1:]
+    assert missing(trials) == trials[1:]
     command.main(["tiny", "--runs", str(tmp_path / "runs")])
     assert [line["name"] for line in kept(tiny)] == ["digits held out", "digits ce"]
     assert "test_accuracy" in kept(tiny)[1]
@@ -96,7 +97,7 @@ def test_what_has_a_line_is_not_made_again(
     assert "0 runs" in capsys.readouterr().out
     assert len(kept(tiny)) == 2
     other = [trial._replace(config=trial.config.replace(lr=0.01)) for trial in trials]
-    assert command.missing(other) == other  # other settings are another run
+    assert missing(other) == other  # other settings are another run
     assert not list((tmp_path / "runs").rglob("model.safetensors"))
 
 
