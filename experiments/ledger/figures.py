@@ -44,11 +44,15 @@ def convergence(folder: Path = RESULTS) -> Figure:
     """Figure 1: ΔR of the epoch's last batch over the epochs, tuned and as the paper says."""
     known = results(folder)
     places = [place for place in PLACES if any(place == other for _, other, _ in known)]
+    across = min(3, len(places))
+    down = -(-len(places) // across)
     figure, axes = pyplot.subplots(
-        1, len(places), figsize=(4 * len(places), 3.6), dpi=150, layout="constrained", squeeze=False
+        down, across, figsize=(4 * across, 3.2 * down + 0.4), dpi=150, layout="constrained", squeeze=False
     )
     lines: dict[str, Line2D] = {}
-    for axis, place in zip(axes[0], places, strict=True):
+    for axis in axes.flat[len(places) :]:
+        axis.remove()
+    for axis, place in zip(axes.flat, places, strict=False):
         for (family, other, objective), result in known.items():
             if other == place:
                 at = result["curve_has"].index("batch_delta_r")
@@ -64,22 +68,25 @@ def convergence(folder: Path = RESULTS) -> Figure:
 
 
 def heat_maps(folder: Path = RESULTS) -> Figure:
-    """Figure 2: |cosines| of training samples sorted by class; objectives beside each other."""
+    """Figure 2: |cosines| of training samples sorted by class; a line for each data set, tuned before literal."""
     known = {key: result["cosines"] for key, result in results(folder).items() if result["cosines"]}
-    lines = [
-        (family, place) for place in PLACES for family in FAMILIES if (family, place) in {key[:2] for key in known}
+    lines = [place for place in PLACES if place in {place for _, place, _ in known}]
+    columns = [
+        (family, objective)
+        for family in FAMILIES
+        for objective in OBJECTIVES
+        if any((family, place, objective) in known for place in lines)
     ]
-    columns = [objective for objective in OBJECTIVES if objective in {key[2] for key in known}]
-    size = (2.6 * len(columns) + 0.3, 2.6 * len(lines) + 0.3)
+    size = (2.1 * len(columns) + 0.3, 2.1 * len(lines) + 0.3)
     figure, axes = pyplot.subplots(len(lines), len(columns), figsize=size, dpi=150, layout="constrained", squeeze=False)
-    for across, objective in enumerate(columns):
-        axes[0, across].set_title(OBJECTIVES[objective])
-        for down, (family, place) in enumerate(lines):
+    for across, (family, objective) in enumerate(columns):
+        axes[0, across].set_title(f"{OBJECTIVES[objective]}, {family}")
+        for down, place in enumerate(lines):
             axis = axes[down, across]
             axis.set(xticks=[], yticks=[])
             axis.grid(visible=False)
             if across == 0:
-                axis.set_ylabel(f"{PLACES[place]}\n{family}")
+                axis.set_ylabel(PLACES[place])
             if (family, place, objective) in known:
                 axis.imshow(known[family, place, objective], cmap="Blues", vmin=0, vmax=100)
             else:  # its title and label stay

@@ -291,13 +291,18 @@ def test_the_figures_show_seed_0_of_what_ended(tmp_path: Path, capsys: pytest.Ca
     assert shown == {"V-MCR², tuned": ("-", [10.0, 20.0]), "MCR², paper": ("--", [10.0, 20.0])}
     assert [text.get_text() for text in drawn.legends[0].get_texts()] == list(shown)
     (axis,) = figures.heat_maps(tmp_path).axes
-    assert (axis.get_title(), axis.get_ylabel()) == ("V-MCR²", "CIFAR-100, d = 500\ntuned")
+    assert (axis.get_title(), axis.get_ylabel()) == ("V-MCR², tuned", "CIFAR-100, d = 500")
     assert axis.get_images()[0].get_array().tolist() == [[100]]
     write("paper-cifar100-d100-mcr2", 0, cosines=[[40]])
     cells = figures.heat_maps(tmp_path).axes
-    assert [cell.get_title() for cell in cells] == ["V-MCR²", "MCR²", "", ""]
-    assert [cell.get_ylabel() for cell in cells] == ["CIFAR-100, d = 500\ntuned", "", "CIFAR-100, d = 100\npaper", ""]
+    assert [cell.get_title() for cell in cells] == ["V-MCR², tuned", "MCR², paper", "", ""]
+    assert [cell.get_ylabel() for cell in cells] == ["CIFAR-100, d = 500", "", "CIFAR-100, d = 100", ""]
     shown = [[image.get_array().tolist() for image in cell.get_images()] for cell in cells]
     assert shown == [[[[100]]], [], [], [[[40]]]], "an objective has its column, also where others were not run"
+    for place in ("mnist", "tiny-imagenet"):
+        write(f"paper-{place}-mcr2", 0)
+    titles = [axis.get_title() for axis in figures.convergence(tmp_path).axes]
+    places = ("mnist", "cifar100", "cifar100-d100", "tiny-imagenet")
+    assert titles == [figures.PLACES[place] for place in places], "three in a line, and no empty axes in the last"
     draw_all(None, figures.PICTURES, ["--out", str(tmp_path / "out")])
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"ledger-figure1.png", "ledger-figure2.png"}
