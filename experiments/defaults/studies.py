@@ -18,10 +18,10 @@ from .paper_rows import (
     HELD_OUT,
     Trial,
     cifar10,
-    cifar10_others,
+    cifar10_recipes,
     cifar100,
     focus,
-    longer,
+    narrower,
     preact,
     tiny_imagenet,
     tiny_imagenet_more,
@@ -95,7 +95,7 @@ def noise() -> Iterator[Trial]:
 def studies() -> dict[str, list[Trial]]:
     """All by name."""
     found = [*corner("cifar10"), *corner("cifar100"), *recipes(), *line(), *battery(), *noise()]
-    found += [*cifar10(), *cifar10_others(), *focus(), *cifar100(), *longer()]
+    found += [*cifar10(), *cifar10_recipes(), *focus(), *cifar100(), *narrower()]
     found += [*tiny_imagenet(), *tiny_imagenet_more(), *preact()]
     return {study: list(trials) for study, trials in itertools.groupby(found, key=lambda trial: trial.study)}
 

@@ -17,8 +17,8 @@ from ..ledger.rows import RESULTS, result_of, rows
 from ..speed import record_of
 
 STUDIES = (
-    *("focus-cifar10", "row-cifar10-ce", "row-cifar10-mcr2", "row-tiny-imagenet-more"),
-    *("row-tiny-imagenet-preact", "levers-cifar100-longer"),
+    *("row-cifar10-vmcr2", "row-cifar10-mcr2", "row-tiny-imagenet-preact", "row-cifar10-ce"),
+    *("row-tiny-imagenet-more", "levers-cifar100-narrow"),
 )
 """Those that choose recipes and wait for a GPU; the ledger's rows come after them."""
 AROUND = 15.0
