@@ -64,6 +64,12 @@ def cifar10_recipes() -> Iterator[Trial]:
     for objective, changes in ways.items():
         for own in changes:
             yield _trial(f"row-cifar10-{objective}", f"cifar10-{objective}", 150, **own)
+    focused = decayed | {"focus": 10.0}
+    for own in (
+        *(narrow | {"weight_decay": 2e-3, "focus": 10.0}, focused, focused | {"focus": 30.0}, focused | {"lr": 0.3}),
+        *(focused | {"weight_decay": 4e-3}, focused | {"crop_padding": 8}, focused | {"mix": "mixup", "mix_until": 0.8}),
+    ):
+        yield _trial("row-cifar10-vmcr2-focus", "cifar10-vmcr2", 300, **own)
 
 
 def focus() -> Iterator[Trial]:
@@ -84,6 +90,7 @@ def preact() -> Iterator[Trial]:
         yield _trial(study, "tiny-imagenet-preact-vmcr2", 50, focus=value)
     for lr in (0.5, 1.0):
         yield _trial(study, "tiny-imagenet-preact-ce", 50, lr=lr)
+    yield _trial(study, "tiny-imagenet-preact-ce", 100, lr=1.0)
 
 
 def narrower() -> Iterator[Trial]:
@@ -96,6 +103,9 @@ def narrower() -> Iterator[Trial]:
     yield _trial(study, "cifar100-ce+mcr2", 300, **as_ce)
     yield _trial(study, "cifar100-ce+vmcr2", 300, **as_ce)
     yield _trial(study, "cifar100-vmcr2", 300, **narrow)
+    flat: dict[str, Any] = {"codes": "flat", "codes_trace": 8.0, "atoms_per_class": 5, "focus": 3.0}
+    yield _trial(study, "cifar100-ce+vmcr2", 300, **as_ce | flat)
+    yield _trial(study, "cifar100-vmcr2", 300, **narrow | flat | {"lr": 0.3, "weight_decay": 2e-3})
 
 
 def cifar100() -> Iterator[Trial]:
@@ -129,3 +139,6 @@ def tiny_imagenet_more() -> Iterator[Trial]:
     for objective, changes in ways.items():
         for own in changes:
             yield _trial(study, f"tiny-imagenet-{objective}", 100, **own)
+    focused: dict[str, Any] = flat | {"lr": 0.3}
+    for focus, decay in ((3.0, 2e-3), (10.0, 2e-3), (10.0, 1e-3)):
+        yield _trial(study, "tiny-imagenet-vmcr2", 200, **focused | {"focus": focus, "weight_decay": decay})

@@ -18,7 +18,7 @@ from ..speed import record_of
 
 STUDIES = (
     *("row-cifar10-vmcr2", "row-cifar10-mcr2", "row-tiny-imagenet-preact", "row-cifar10-ce"),
-    *("row-tiny-imagenet-more", "levers-cifar100-narrow"),
+    *("row-cifar10-vmcr2-focus", "row-tiny-imagenet-more", "levers-cifar100-narrow"),
 )
 """Those that choose recipes and wait for a GPU; the ledger's rows come after them."""
 AROUND = 15.0
