@@ -17,8 +17,8 @@ from ..ledger.rows import RESULTS, result_of, rows
 from ..speed import record_of
 
 STUDIES = (
-    *("row-cifar10-vmcr2", "row-cifar10-mcr2", "row-tiny-imagenet-preact", "row-cifar10-ce"),
-    *("row-cifar10-vmcr2-focus", "row-tiny-imagenet-more", "levers-cifar100-narrow"),
+    *("row-cifar10-vmcr2-longer", "row-cifar10-ce-longer", "row-cifar10-mcr2-longer", "row-tiny-imagenet-more"),
+    *("levers-cifar100-narrow", "row-tiny-imagenet-preact"),
 )
 """Those that choose recipes and wait for a GPU; the ledger's rows come after them."""
 AROUND = 15.0
