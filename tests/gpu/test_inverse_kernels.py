@@ -57,6 +57,16 @@ def test_sweeps_invert(size: int, largest: float) -> None:
     assert torch.allclose(got, got.mT, rtol=1e-4, atol=1e-6 * largest)
 
 
+@pytest.mark.parametrize(("size", "few", "largest"), [(64, 5, 1e3), (128, 5, 3e3), (512, 5, 1e4), (512, 20, 1e3)])
+def test_sweeps_invert_where_a_few_directions_have_nearly_all(size: int, few: int, largest: float) -> None:
+    """As in the dictionary of an untrained network. Without corrections the errors are 0.1 to 1e11."""
+    torch.manual_seed(0)
+    axes = torch.linalg.qr(torch.randn(3, size, few, dtype=torch.float64))[0]
+    identity, projection = torch.eye(size, dtype=torch.float64), axes @ axes.mT
+    got = invert_by_sweeps((identity + largest * projection).float().cuda().contiguous())
+    assert relative(got.cpu(), identity - largest / (1 + largest) * projection) < 1e-6 * largest
+
+
 @pytest.mark.parametrize("spread", [1.0, 0.1])
 @pytest.mark.parametrize("dim", [256, 500])
 def test_newton_inverts(spread: float, dim: int) -> None:
