@@ -16,6 +16,15 @@ _NEVER = 1_000_000
 """Measured at the end alone: measuring on the way costs time, and chooses nothing."""
 
 
+STARTS: dict[str, dict[str, Any]] = {
+    "cifar10-vmcr2": {"codes": "free", "atoms_per_class": 24, "focus": 0.0, "weight_decay": 5e-4, "decay_all": True},
+    "cifar10-mcr2": {"crop_padding": 8, "weight_decay": 5e-4},
+    "cifar10-ce": {"crop_padding": 8, "mix": "none"},
+    "tiny-imagenet-preact-ce": {"lr": 0.5},
+}
+"""What recipes had when their studies began, and have no more. A run's name says what it changes from there."""
+
+
 class Trial(NamedTuple):
     """One run of a study."""
 
@@ -25,10 +34,13 @@ class Trial(NamedTuple):
 
 
 def _trial(study: str, row: str, epochs: int, of_all: dict[str, Any] | None = None, /, **changes: Any) -> Trial:
-    """A recipe with changes, which name it; those ``of_all`` runs of the study do not."""
+    """A recipe as it was, with changes, which name the run; those ``of_all`` runs of the study do not."""
     said = " ".join([row, f"epochs={epochs}", *(f"{name}={value}" for name, value in changes.items())])
     fixed = {"holdout": HELD_OUT, "calibration_share": 0.0, "eval_every": _NEVER, "average_flips": True}
-    return Trial(study, said, recipe(row, epochs=epochs, **fixed | (of_all or {}) | changes))
+    start = STARTS.get(row, {})
+    if changes.get("augmentation", "crop") != "crop":  # where nothing is padded, no border can be set
+        start = {name: value for name, value in start.items() if name != "crop_padding"}
+    return Trial(study, said, recipe(row, epochs=epochs, **fixed | start | (of_all or {}) | changes))
 
 
 def cifar10() -> Iterator[Trial]:
@@ -76,13 +88,9 @@ def cifar10_longer() -> Iterator[Trial]:
     cut: dict[str, Any] = {"mix": "cutmix", "mix_until": 0.8}
     ways: dict[str, tuple[dict[str, Any], ...]] = {
         "vmcr2": (
-            *(
-                focused,
-                focused | {"weight_decay": 4e-3},
-                focused | {"focus": 3.0},
-                {"focus": 10.0, "weight_decay": 2e-3},
-            ),
-            *(focused | parts, focused | narrow | up, focused | narrow | cut),
+            *(focused | {"focus": value} for value in (3.0, 10.0, 30.0, 100.0)),
+            *(focused | {"weight_decay": 4e-3}, focused | {"focus": 30.0, "weight_decay": 1e-3}),
+            *({"focus": 10.0, "weight_decay": 2e-3}, focused | parts, focused | narrow | up, focused | narrow | cut),
         ),
         "ce": (up, parts | up, narrow | cut),
         "mcr2": (narrow | {"lr": 0.03}, narrow | {"weight_decay": 1e-4}),

@@ -16,6 +16,7 @@ from vmcr2.runs import Config, recipe
 
 from .paper_rows import (
     HELD_OUT,
+    STARTS,
     Trial,
     cifar10,
     cifar10_longer,
@@ -68,9 +69,9 @@ def recipes() -> Iterator[Trial]:
     """Two decays for the recipe cifar10-vmcr2, which has the paper's augmentation."""
     for decay, everywhere in ((2e-3, False), (5e-4, True)):
         own: dict[str, Any] = {"weight_decay": decay, "decay_all": everywhere, "epochs": EPOCHS, "holdout": HELD_OUT}
-        own["calibration_share"] = 0.0
+        own |= {"calibration_share": 0.0, "average_flips": False}
         name = f"cifar10 weight_decay={decay:g} decay_all={everywhere}"
-        yield Trial("recipe-cifar10", name, recipe("cifar10-vmcr2", **own))
+        yield Trial("recipe-cifar10", name, recipe("cifar10-vmcr2", **STARTS["cifar10-vmcr2"] | own))
 
 
 def line() -> Iterator[Trial]:
