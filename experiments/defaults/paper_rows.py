@@ -79,7 +79,7 @@ def cifar10_recipes() -> Iterator[Trial]:
 
 
 def cifar10_longer() -> Iterator[Trial]:
-    """CIFAR-10 in 300 epochs: focus for V-MCR², which then fits all it trains on, and what holds that back."""
+    """CIFAR-10 in 300 epochs: focus for V-MCR², which then fits all it trains on; mixed pictures for cross-entropy."""
     focused: dict[str, Any] = {"codes": "flat", "codes_trace": 8.0, "atoms_per_class": 12, "weight_decay": 2e-3}
     focused["focus"] = 10.0
     narrow: dict[str, Any] = {"crop_padding": 4}
@@ -90,7 +90,7 @@ def cifar10_longer() -> Iterator[Trial]:
         "vmcr2": (
             *(focused | {"focus": value} for value in (3.0, 10.0, 30.0, 100.0)),
             *(focused | {"weight_decay": 4e-3}, focused | {"focus": 30.0, "weight_decay": 1e-3}),
-            *({"focus": 10.0, "weight_decay": 2e-3}, focused | parts, focused | narrow | up, focused | narrow | cut),
+            *({"focus": 10.0, "weight_decay": 2e-3}, focused | parts),
         ),
         "ce": (up, parts | up, narrow | cut),
         "mcr2": (narrow | {"lr": 0.03}, narrow | {"weight_decay": 1e-4}),
@@ -98,6 +98,22 @@ def cifar10_longer() -> Iterator[Trial]:
     for objective, changes in ways.items():
         for own in changes:
             yield _trial(f"row-cifar10-{objective}-longer", f"cifar10-{objective}", 300, **own)
+
+
+def cifar10_next() -> Iterator[Trial]:
+    """CIFAR-10: more ΔR for V-MCR², mixed pictures with focus, and how long is long enough."""
+    study, narrow = "row-cifar10-next", {"crop_padding": 4}
+    far: dict[str, Any] = {"codes": "flat", "codes_trace": 8.0, "atoms_per_class": 12, "weight_decay": 2e-3}
+    far["focus"] = 100.0
+    mixed: tuple[dict[str, Any], ...] = (
+        {"mix": "mixup", "mix_until": 0.8},
+        narrow | {"mix": "cutmix", "mix_until": 0.8},
+    )
+    for own in ({"codes_trace": 4.0}, {"batch_expansion": 0.2}, *mixed):
+        yield _trial(study, "cifar10-vmcr2", 300, **far | own)
+    for epochs in (400, 800):
+        yield _trial(study, "cifar10-vmcr2", epochs, **far)
+    yield _trial(study, "cifar10-mcr2", 800, **narrow)
 
 
 def focus() -> Iterator[Trial]:

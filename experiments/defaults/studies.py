@@ -20,6 +20,7 @@ from .paper_rows import (
     Trial,
     cifar10,
     cifar10_longer,
+    cifar10_next,
     cifar10_recipes,
     cifar100,
     focus,
@@ -97,7 +98,7 @@ def noise() -> Iterator[Trial]:
 def studies() -> dict[str, list[Trial]]:
     """All by name."""
     found = [*corner("cifar10"), *corner("cifar100"), *recipes(), *line(), *battery(), *noise()]
-    found += [*cifar10(), *cifar10_recipes(), *cifar10_longer(), *focus(), *cifar100(), *narrower()]
+    found += [*cifar10(), *cifar10_recipes(), *cifar10_longer(), *cifar10_next(), *focus(), *cifar100(), *narrower()]
     found += [*tiny_imagenet(), *tiny_imagenet_more(), *preact()]
     return {study: list(trials) for study, trials in itertools.groupby(found, key=lambda trial: trial.study)}
 

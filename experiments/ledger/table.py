@@ -45,6 +45,7 @@ SHORT = {
     "Tiny ImageNet, PreAct ResNet-18": "tiny-imagenet-preact",
 }
 NOT_YET = "not run yet"
+BEFORE = " (earlier settings)"
 
 
 def paper_cell(row: Row) -> str:
@@ -130,11 +131,22 @@ def ledger(results: Path = RESULTS) -> str:
 
 def earlier(results: Path) -> list[list[str]]:
     """The results in earlier/, one row for all seeds with the same settings."""
+    return [earlier_row(name, other, found) for (name, other), found in set_aside(results).items()]
+
+
+def set_aside(results: Path) -> dict[tuple[str, str], list[Result]]:
+    """The results in earlier/ by their row and by what differed."""
     groups: dict[tuple[str, str], list[Result]] = {}
     for path in sorted((results / "earlier").glob("*.json")):
         result = json.loads(path.read_text())
         groups.setdefault((result["row"], what_differed(result)), []).append(result)
-    return [earlier_row(name, other, found) for (name, other), found in groups.items()]
+    return groups
+
+
+def last_of(row: Row, results: Path) -> list[Result]:
+    """A row's latest results by earlier settings."""
+    groups = [found for (name, _), found in set_aside(results).items() if name == row.name]
+    return max(groups, key=lambda found: str(found[0]["manifest"]["started"]), default=[])
 
 
 def earlier_row(name: str, other: str, results: list[Result]) -> list[str]:
@@ -186,15 +198,17 @@ def short_row(data: str, name: str, results: Path) -> list[str]:
     by_head = objective == "ce"
     accuracy = "head_accuracy" if by_head else "test_accuracy"
     found = results_of(tuned, results)
-    ended = ended_of(found)
-    ours = [over(ended, accuracy, 4), trained(ended), over(ended, "train_delta_r", 1)]
+    before = [] if found else last_of(tuned, results)
+    ended = ended_of(found or before)
+    said = over(ended, accuracy, 4) + (BEFORE if before else "")
+    ours = [said, trained(ended), over(ended, "train_delta_r", 1)]
     return [
         f"{data}, {OBJECTIVES[objective]}" + (", its head" if by_head else ""),
         paper_cell(tuned),
         "–" if literal is None else literal_cell(results_of(literal, results), accuracy),
-        *(ours if found else [NOT_YET, "", ""]),
-        str(tuned.config.optim.epochs),
-        str(len(found)) if found else "–",
+        *(ours if ended else [NOT_YET, "", ""]),
+        str(ended[0]["settings"]["epochs"] if before else tuned.config.optim.epochs),
+        str(len(found or before) or "–"),
     ]
 
 

@@ -253,6 +253,27 @@ def test_the_short_table_has_the_paper_s_rows_beside_ours(tmp_path: Path, monkey
     ]
 
 
+def test_the_short_table_has_the_last_earlier_results_of_a_row_without_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = Row("tuned-mnist-ce", recipe("mnist-ce"), (0,))
+    put(monkeypatch, row, Row("tuned-mnist-vmcr2", recipe("mnist-vmcr2")))
+    figures = {"test_accuracy": 0.1, "head_accuracy": 0.8, "train_delta_r": 12.0, "batch_delta_r": 10.0}
+    (tmp_path / "results" / "earlier").mkdir(parents=True)
+    for day, (accuracy, epochs) in enumerate([(0.7, 10), (0.8, 20)]):
+        result(tmp_path, row, 0, figures | {"head_accuracy": accuracy}, epochs=epochs)
+        path = tmp_path / "results" / "tuned-mnist-ce-seed0.json"
+        then = json.loads(path.read_text())
+        then["manifest"]["started"] = f"2026-11-0{day + 1}"
+        (tmp_path / "results" / "earlier" / f"{path.stem}-{day}.json").write_text(json.dumps(then))
+        path.unlink()
+    assert (
+        table.short(tmp_path / "results")
+        .splitlines()[-1]
+        .endswith("| 0.8000 (earlier settings) | 47.0 | 12.0 | 20 | 1 |")
+    )
+
+
 def test_the_marks_keep_the_rest_of_the_page() -> None:
     page = f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n"
     assert between_marks(page, table.BEGIN, table.END, "new") == f"before\n{table.BEGIN}\nnew\n{table.END}\nafter\n"
