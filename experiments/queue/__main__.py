@@ -40,7 +40,11 @@ def show(options: argparse.Namespace) -> None:
     left = pieces(RUNS, options.only, options.but)
     for piece in left:
         print(f"{alone(piece.config):6.0f} s  {piece.name}")
-    print(f"{sum(alone(piece.config) for piece in left):6.0f} s  {len(left)} runs, one after another on one H200")
+    finals = [row.of(seed) for row in ledger.rows().values() for seed in row.seeds]
+    print(
+        f"{sum(alone(piece.config) for piece in left):6.0f} s  {len(left)} runs, one after another on one H200; "
+        f"the ledger's {len(finals)} runs, with those that are done: {sum(map(alone, finals)):.0f} s"
+    )
 
 
 def run(options: argparse.Namespace) -> None:
