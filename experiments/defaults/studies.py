@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from vmcr2.functional import default_components
 from vmcr2.runs import Config, recipe
 
 from .paper_rows import (
@@ -66,6 +67,16 @@ def _held_out(data: str, objective: str, changes: dict[str, Any]) -> Config:
     return ruled(data, objective, epochs=FEWER, holdout=HELD_OUT, **changes)
 
 
+def focused() -> Iterator[Trial]:
+    """Would the rule gain from flat codes and focus? As in the corner, where the rule's own runs are."""
+    for data in ("cifar10", "cifar100"):
+        atoms = default_components(ruled(data, "vmcr2").model.dim, PICTURES[data])
+        flat: dict[str, Any] = {"codes": "flat", "codes_trace": 8.0, "atoms_per_class": atoms}
+        for objective, value in (("vmcr2", 3.0), ("vmcr2", 10.0), ("ce+vmcr2", 3.0)):
+            config = _held_out(data, objective, flat | {"focus": value})
+            yield Trial("rule-focus", f"{data} {objective} focus={value:g}", config)
+
+
 def recipes() -> Iterator[Trial]:
     """Two decays for the recipe cifar10-vmcr2, which has the paper's augmentation."""
     for decay, everywhere in ((2e-3, False), (5e-4, True)):
@@ -97,7 +108,7 @@ def noise() -> Iterator[Trial]:
 
 def studies() -> dict[str, list[Trial]]:
     """All by name."""
-    found = [*corner("cifar10"), *corner("cifar100"), *recipes(), *line(), *battery(), *noise()]
+    found = [*corner("cifar10"), *corner("cifar100"), *focused(), *recipes(), *line(), *battery(), *noise()]
     found += [*cifar10(), *cifar10_recipes(), *cifar10_longer(), *cifar10_next(), *focus(), *cifar100(), *narrower()]
     found += [*tiny_imagenet(), *tiny_imagenet_more(), *preact()]
     return {study: list(trials) for study, trials in itertools.groupby(found, key=lambda trial: trial.study)}

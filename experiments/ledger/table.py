@@ -197,18 +197,18 @@ def short_row(data: str, name: str, results: Path) -> list[str]:
     objective = tuned.config.objective.name
     by_head = objective == "ce"
     accuracy = "head_accuracy" if by_head else "test_accuracy"
-    found = results_of(tuned, results)
-    before = [] if found else last_of(tuned, results)
-    ended = ended_of(found or before)
-    said = over(ended, accuracy, 4) + (BEFORE if before else "")
+    now = results_of(tuned, results)
+    found = now or last_of(tuned, results)
+    ended = ended_of(found)
+    said = over(ended, accuracy, 4) + ("" if now else BEFORE)
     ours = [said, trained(ended), over(ended, "train_delta_r", 1)]
     return [
         f"{data}, {OBJECTIVES[objective]}" + (", its head" if by_head else ""),
         paper_cell(tuned),
         "–" if literal is None else literal_cell(results_of(literal, results), accuracy),
-        *(ours if ended else [NOT_YET, "", ""]),
-        str(ended[0]["settings"]["epochs"] if before else tuned.config.optim.epochs),
-        str(len(found or before) or "–"),
+        *(ours if found else [NOT_YET, "", ""]),
+        str(found[0]["settings"]["epochs"] if found else tuned.config.optim.epochs),
+        str(len(found)) if found else "–",
     ]
 
 

@@ -16,7 +16,10 @@ from ..ledger.finals import Task, task_of
 from ..ledger.rows import RESULTS, result_of, rows
 from ..speed import record_of
 
-STUDIES = ("row-cifar10-next", "row-tiny-imagenet-more", "levers-cifar100-narrow", "row-tiny-imagenet-preact")
+STUDIES = (
+    *("row-cifar10-next", "row-tiny-imagenet-more", "levers-cifar100-narrow", "row-tiny-imagenet-preact"),
+    "rule-focus",
+)
 """Those that choose recipes and wait for a GPU; the ledger's rows come after them."""
 AROUND = 15.0
 """Seconds of a run before its first step and after its last one: data, set-up, evaluation."""

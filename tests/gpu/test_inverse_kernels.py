@@ -59,7 +59,10 @@ def test_sweeps_invert(size: int, largest: float) -> None:
 
 @pytest.mark.parametrize(("size", "few", "largest"), [(64, 5, 1e3), (128, 5, 3e3), (512, 5, 1e4), (512, 20, 1e3)])
 def test_sweeps_invert_where_a_few_directions_have_nearly_all(size: int, few: int, largest: float) -> None:
-    """As in the dictionary of an untrained network. Without corrections the errors are 0.1 to 1e11."""
+    """As in the dictionary of an untrained network.
+
+    Without the kernels' corrections the errors, emulated in float32, are 0.002 for 64 and 0.6 to 90 for the others.
+    """
     torch.manual_seed(0)
     axes = torch.linalg.qr(torch.randn(3, size, few, dtype=torch.float64))[0]
     identity, projection = torch.eye(size, dtype=torch.float64), axes @ axes.mT
