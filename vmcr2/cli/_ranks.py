@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import typer
 
-from ..distributed import Ranks, joined, lost_process, processes
+from ..distributed import Ranks, joined, lost_process, outlast_torchrun, processes
 from ..runs import TrainingError, UserError
 
 _PATIENCE_SECONDS = 60.0
@@ -64,6 +64,7 @@ def one_speaks() -> Iterator[Ranks]:
             except RuntimeError as error:
                 if ranks.count == 1 or isinstance(error, TrainingError) or not lost_process(error):
                     raise
+                outlast_torchrun()
                 raise TrainingError(
                     f"another of the {ranks.count} processes has ended before the run began; its own message, or "
                     "torchrun's, says why"

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +9,7 @@ from contextlib import contextmanager
 import torch
 
 from .._shared import UserError
-from ..distributed import Ranks, lost_process
+from ..distributed import Ranks, lost_process, outlast_torchrun
 from ..training import Capture, TrainingError
 from ._callbacks import Callback
 from ._checkpoint import find_checkpoint, read_position
@@ -38,19 +35,11 @@ def noticing_losses(ranks: Ranks, folder: RunFolder) -> Iterator[None]:
     except RuntimeError as error:
         if ranks.count == 1 or isinstance(error, TrainingError) or not lost_process(error):
             raise
-        _ignore_torchrun()
+        outlast_torchrun()
         raise TrainingError(
             f"another of the {ranks.count} processes has ended; its own message, or torchrun's, says why. "
             f"{_how_to_go_on(folder)}"
         ) from error
-
-
-def _ignore_torchrun() -> None:
-    """torchrun notices the loss too, and sends SIGTERM: on a busy machine it came before this process had said why it
-    ends. It ends in a moment, and torchrun kills what does not.
-    """
-    if "TORCHELASTIC_RUN_ID" in os.environ and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _how_to_go_on(folder: RunFolder) -> str:
