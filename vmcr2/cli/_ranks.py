@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import typer
 
-from ..distributed import Ranks, joined, lost_process, outlast_torchrun, processes
+from ..distributed import Ranks, joined, losses_as, processes
 from ..runs import TrainingError, UserError
 
 _PATIENCE_SECONDS = 60.0
@@ -59,16 +59,9 @@ def one_speaks() -> Iterator[Ranks]:
     """The processes of this command. Those other than rank 0 print nothing, except an error that is theirs alone."""
     with joined() as ranks:
         if ranks.leads:
-            try:
+            early = f"another of the {ranks.count} processes has ended before the run began; its own message, or "
+            with losses_as(TrainingError, ranks.count, lambda: early + "torchrun's, says why"):
                 yield ranks
-            except RuntimeError as error:
-                if ranks.count == 1 or isinstance(error, TrainingError) or not lost_process(error):
-                    raise
-                outlast_torchrun()
-                raise TrainingError(
-                    f"another of the {ranks.count} processes has ended before the run began; its own message, or "
-                    "torchrun's, says why"
-                ) from error
             return
         try:
             with open(os.devnull, "w") as nowhere, ExitStack() as quiet:

@@ -3,7 +3,7 @@
 from ._gather import gather_rows as gather_rows, processes as processes
 from ._gathering import Gathering as Gathering, rows_are_whole as rows_are_whole
 from ._gradients import GradientSum as GradientSum
-from ._lost import lost_process as lost_process, outlast_torchrun as outlast_torchrun
+from ._lost import losses_as as losses_as
 from ._norm import global_batch_norm as global_batch_norm
 from ._ranks import (
     ALONE as ALONE,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import torch
 
 from .._shared import UserError
-from ..distributed import Ranks, lost_process, outlast_torchrun
+from ..distributed import Ranks, losses_as
 from ..training import Capture, TrainingError
 from ._callbacks import Callback
 from ._checkpoint import find_checkpoint, read_position
@@ -27,19 +27,16 @@ class Silence(Callback):
         """Rank 0 has it too."""
 
 
-@contextmanager
-def noticing_losses(ranks: Ranks, folder: RunFolder) -> Iterator[None]:
+def noticing_losses(ranks: Ranks, folder: RunFolder) -> AbstractContextManager[None]:
     """If another process ends in the middle of a run, say so, and how the run goes on: a :class:`TrainingError`."""
-    try:
-        yield
-    except RuntimeError as error:
-        if ranks.count == 1 or isinstance(error, TrainingError) or not lost_process(error):
-            raise
-        outlast_torchrun()
-        raise TrainingError(
+    return losses_as(
+        TrainingError,
+        ranks.count,
+        lambda: (
             f"another of the {ranks.count} processes has ended; its own message, or torchrun's, says why. "
             f"{_how_to_go_on(folder)}"
-        ) from error
+        ),
+    )
 
 
 def _how_to_go_on(folder: RunFolder) -> str:
