@@ -16,6 +16,18 @@ _NEVER = 1_000_000
 """Measured at the end alone: measuring on the way costs time, and chooses nothing."""
 
 
+NARROW: dict[str, Any] = {"crop_padding": 4}
+PARTS: dict[str, Any] = {"augmentation": "resized-crop", "least_area": 0.5}
+MIXUP: dict[str, Any] = {"mix": "mixup", "mix_until": 0.8}
+CUTMIX: dict[str, Any] = {"mix": "cutmix", "mix_until": 0.8}
+"""Ways to see the pictures."""
+
+
+def flat(atoms: int) -> dict[str, Any]:
+    """Codes that the steps leave alone."""
+    return {"codes": "flat", "codes_trace": 8.0, "atoms_per_class": atoms}
+
+
 STARTS: dict[str, dict[str, Any]] = {
     "cifar10-vmcr2": {"codes": "free", "atoms_per_class": 24, "focus": 0.0, "weight_decay": 5e-4, "decay_all": True},
     "cifar10-mcr2": {"crop_padding": 8, "weight_decay": 5e-4},
@@ -54,23 +66,22 @@ def cifar10() -> Iterator[Trial]:
 
 def cifar10_recipes() -> Iterator[Trial]:
     """CIFAR-10 in 150 epochs: codes, decay, rate, crops and forces for every objective."""
-    narrow: dict[str, Any] = {"crop_padding": 4}
-    flat: dict[str, Any] = narrow | {"codes": "flat", "codes_trace": 8.0, "atoms_per_class": 12}
-    decayed = flat | {"weight_decay": 2e-3}
+    flat_codes = NARROW | flat(12)
+    decayed = flat_codes | {"weight_decay": 2e-3}
     ways: dict[str, tuple[dict[str, Any], ...]] = {
         "vmcr2": (
-            *(narrow, narrow | {"weight_decay": 2e-3}, decayed | {"crop_padding": 8}),
-            *(flat | {"weight_decay": decay} for decay in (5e-4, 1e-3, 2e-3, 4e-3)),
+            *(NARROW, NARROW | {"weight_decay": 2e-3}, decayed | {"crop_padding": 8}),
+            *(flat_codes | {"weight_decay": decay} for decay in (5e-4, 1e-3, 2e-3, 4e-3)),
             *(decayed | own for own in ({"lr": 0.3}, {"focus": 10.0}, {"codes_trace": 4.0})),
             *(decayed | {"batch_expansion": beta} for beta in (0.05, 0.2)),
         ),
         "mcr2": (
-            *(narrow, narrow | {"memory": 0}, narrow | {"memory": 40_000}),
-            *(narrow | {"weight_decay": 2e-3}, narrow | {"lr": 0.3}, narrow | {"lr": 0.3, "weight_decay": 2e-3}),
+            *(NARROW, NARROW | {"memory": 0}, NARROW | {"memory": 40_000}),
+            *(NARROW | {"weight_decay": 2e-3}, NARROW | {"lr": 0.3}, NARROW | {"lr": 0.3, "weight_decay": 2e-3}),
         ),
         "ce": (
-            *({}, narrow, narrow | {"lr": 0.5}, narrow | {"lr": 0.5, "weight_decay": 1e-3}),
-            narrow | {"mix": "mixup", "mix_until": 0.8},
+            *({}, NARROW, NARROW | {"lr": 0.5}, NARROW | {"lr": 0.5, "weight_decay": 1e-3}),
+            NARROW | MIXUP,
         ),
     }
     for objective, changes in ways.items():
@@ -80,20 +91,15 @@ def cifar10_recipes() -> Iterator[Trial]:
 
 def cifar10_longer() -> Iterator[Trial]:
     """CIFAR-10 in 300 epochs: focus for V-MCR², which then fits all it trains on; mixed pictures for cross-entropy."""
-    focused: dict[str, Any] = {"codes": "flat", "codes_trace": 8.0, "atoms_per_class": 12, "weight_decay": 2e-3}
-    focused["focus"] = 10.0
-    narrow: dict[str, Any] = {"crop_padding": 4}
-    parts: dict[str, Any] = {"augmentation": "resized-crop", "least_area": 0.5}
-    up: dict[str, Any] = {"mix": "mixup", "mix_until": 0.8}
-    cut: dict[str, Any] = {"mix": "cutmix", "mix_until": 0.8}
+    focused = flat(12) | {"weight_decay": 2e-3, "focus": 10.0}
     ways: dict[str, tuple[dict[str, Any], ...]] = {
         "vmcr2": (
             *(focused | {"focus": value} for value in (3.0, 10.0, 30.0, 100.0)),
             *(focused | {"weight_decay": 4e-3}, focused | {"focus": 30.0, "weight_decay": 1e-3}),
-            *({"focus": 10.0, "weight_decay": 2e-3}, focused | parts),
+            *({"focus": 10.0, "weight_decay": 2e-3}, focused | PARTS),
         ),
-        "ce": (up, parts | up, narrow | cut),
-        "mcr2": (narrow | {"lr": 0.03}, narrow | {"weight_decay": 1e-4}),
+        "ce": (MIXUP, PARTS | MIXUP, NARROW | CUTMIX),
+        "mcr2": (NARROW | {"lr": 0.03}, NARROW | {"weight_decay": 1e-4}),
     }
     for objective, changes in ways.items():
         for own in changes:
@@ -102,28 +108,23 @@ def cifar10_longer() -> Iterator[Trial]:
 
 def cifar10_next() -> Iterator[Trial]:
     """CIFAR-10: more ΔR for V-MCR², mixed pictures with focus, and how long is long enough."""
-    study, narrow = "row-cifar10-next", {"crop_padding": 4}
-    far: dict[str, Any] = {"codes": "flat", "codes_trace": 8.0, "atoms_per_class": 12, "weight_decay": 2e-3}
-    far["focus"] = 100.0
-    mixed: tuple[dict[str, Any], ...] = (
-        {"mix": "mixup", "mix_until": 0.8},
-        narrow | {"mix": "cutmix", "mix_until": 0.8},
-    )
-    for own in ({"codes_trace": 4.0}, {"batch_expansion": 0.2}, *mixed):
+    study, far = "row-cifar10-next", flat(12) | {"weight_decay": 2e-3, "focus": 100.0}
+    ways: tuple[dict[str, Any], ...] = ({"codes_trace": 4.0}, {"batch_expansion": 0.2}, MIXUP, NARROW | CUTMIX)
+    for own in ways:
         yield _trial(study, "cifar10-vmcr2", 300, **far | own)
     for epochs in (400, 800):
         yield _trial(study, "cifar10-vmcr2", epochs, **far)
-    yield _trial(study, "cifar10-mcr2", 800, **narrow)
+    yield _trial(study, "cifar10-mcr2", 800, **NARROW)
 
 
 def focus() -> Iterator[Trial]:
     """CIFAR-10 with focus in 15 epochs on a CPU: alone, with the decay that it bears, and with flat codes."""
     focused: dict[str, Any] = {"focus": 10.0}
     decay: dict[str, Any] = {"weight_decay": 2e-3}
-    flat: dict[str, Any] = decay | {"codes": "flat", "codes_trace": 8.0, "atoms_per_class": 12}
+    spread = decay | flat(12)
     # few steps: a shorter mean, and latching that happens at all
     short: dict[str, Any] = {"average": 0.99, "latch_every": 5, "precision": "bfloat16"}
-    for own in ({}, focused, focused | decay, focused | flat, flat):
+    for own in ({}, focused, focused | decay, focused | spread, spread):
         yield _trial("focus-cifar10-short", "cifar10-vmcr2", 15, short, **own)
 
 
@@ -139,25 +140,22 @@ def preact() -> Iterator[Trial]:
 
 def narrower() -> Iterator[Trial]:
     """CIFAR-100: crops from a border of 4 pixels and parts of the picture, for every side."""
-    study = "levers-cifar100-narrow"
-    narrow: dict[str, Any] = {"crop_padding": 4}
-    parts: dict[str, Any] = {"augmentation": "resized-crop", "least_area": 0.5}
-    flat: dict[str, Any] = {"codes": "flat", "codes_trace": 8.0, "atoms_per_class": 5, "focus": 3.0}
-    as_ce: dict[str, Any] = narrow | {"flip": True, "decay_all": True}
-    for own in (narrow, parts, narrow | {"mix": "mixup", "mix_until": 0.8}):
+    study, focused = "levers-cifar100-narrow", flat(5) | {"focus": 3.0}
+    as_ce: dict[str, Any] = NARROW | {"flip": True, "decay_all": True}
+    for own in (NARROW, PARTS, NARROW | MIXUP):
         yield _trial(study, "cifar100-ce", 300, **own)
     yield _trial(study, "cifar100-ce+mcr2", 300, **as_ce)
-    yield _trial(study, "cifar100-ce+vmcr2", 300, **as_ce | flat)
-    yield _trial(study, "cifar100-vmcr2", 300, **parts | flat | {"lr": 0.3, "weight_decay": 2e-3})
+    yield _trial(study, "cifar100-ce+vmcr2", 300, **as_ce | focused)
+    yield _trial(study, "cifar100-vmcr2", 300, **PARTS | focused | {"lr": 0.3, "weight_decay": 2e-3})
 
 
 def cifar100() -> Iterator[Trial]:
     """CIFAR-100: cross-entropy, composed objectives and V-MCR² with the same levers."""
-    study, cut, up = "levers-cifar100", {"mix": "cutmix", "mix_until": 0.8}, {"mix": "mixup", "mix_until": 0.8}
-    for own in ({}, up, cut):
+    study = "levers-cifar100"
+    for own in ({}, MIXUP, CUTMIX):
         yield _trial(study, "cifar100-ce", 200, **own)
     as_ce: dict[str, Any] = {"flip": True, "crop_padding": 8, "decay_all": True}
-    for own in ({}, cut):
+    for own in ({}, CUTMIX):
         yield _trial(study, "cifar100-ce+vmcr2", 200, **as_ce | own)
     yield _trial(study, "cifar100-ce+mcr2", 200, **as_ce)
 
@@ -173,15 +171,14 @@ def tiny_imagenet() -> Iterator[Trial]:
 def tiny_imagenet_more() -> Iterator[Trial]:
     """Tiny ImageNet: what was taken from CIFAR-100 by analogy, and flat codes for its ΔR."""
     study = "row-tiny-imagenet-more"
-    flat: dict[str, Any] = {"codes": "flat", "codes_trace": 8.0, "atoms_per_class": 5}
     ways: dict[str, tuple[dict[str, Any], ...]] = {
-        "vmcr2": ({"batch_expansion": 0.15}, flat, flat | {"focus": 3.0, "lr": 0.3, "weight_decay": 2e-3}),
+        "vmcr2": ({"batch_expansion": 0.15}, flat(5), flat(5) | {"focus": 3.0, "lr": 0.3, "weight_decay": 2e-3}),
         "ce": ({"lr": 0.5}, {"weight_decay": 1e-3}),
         "mcr2": ({}, {"lr": 0.3}, {"augmentation": "flip"}),
     }
     for objective, changes in ways.items():
         for own in changes:
             yield _trial(study, f"tiny-imagenet-{objective}", 100, **own)
-    focused: dict[str, Any] = flat | {"lr": 0.3}
-    for focus, decay in ((3.0, 2e-3), (10.0, 1e-3)):
-        yield _trial(study, "tiny-imagenet-vmcr2", 200, **focused | {"focus": focus, "weight_decay": decay})
+    for value, decay in ((3.0, 2e-3), (10.0, 1e-3)):
+        own = {"lr": 0.3, "focus": value, "weight_decay": decay}
+        yield _trial(study, "tiny-imagenet-vmcr2", 200, **flat(5) | own)

@@ -24,6 +24,7 @@ from .paper_rows import (
     cifar10_next,
     cifar10_recipes,
     cifar100,
+    flat,
     focus,
     narrower,
     preact,
@@ -71,9 +72,8 @@ def focused() -> Iterator[Trial]:
     """Would the rule gain from flat codes and focus? As in the corner, where the rule's own runs are."""
     for data in ("cifar10", "cifar100"):
         atoms = default_components(ruled(data, "vmcr2").model.dim, PICTURES[data])
-        flat: dict[str, Any] = {"codes": "flat", "codes_trace": 8.0, "atoms_per_class": atoms}
         for objective, value in (("vmcr2", 3.0), ("vmcr2", 10.0), ("ce+vmcr2", 3.0)):
-            config = _held_out(data, objective, flat | {"focus": value})
+            config = _held_out(data, objective, flat(atoms) | {"focus": value})
             yield Trial("rule-focus", f"{data} {objective} focus={value:g}", config)
 
 

@@ -143,9 +143,9 @@ def set_aside(results: Path) -> dict[tuple[str, str], list[Result]]:
     return groups
 
 
-def last_of(row: Row, results: Path) -> list[Result]:
+def last_of(row: Row, aside: dict[tuple[str, str], list[Result]]) -> list[Result]:
     """A row's latest results by earlier settings."""
-    groups = [found for (name, _), found in set_aside(results).items() if name == row.name]
+    groups = [found for (name, _), found in aside.items() if name == row.name]
     return max(groups, key=lambda found: str(found[0]["manifest"]["started"]), default=[])
 
 
@@ -188,17 +188,20 @@ def _is_gone(name: str, value: Any) -> bool:
 def short(results: Path = RESULTS) -> str:
     """The paper's rows beside ours, read literally and tuned."""
     named = [(data, f"{family}-{objective}") for data, family in SHORT.items() for objective in OBJECTIVES]
-    return table(SHORT_HEADER, [short_row(data, name, results) for data, name in named if f"tuned-{name}" in rows()])
+    known, aside = rows(), set_aside(results)
+    return table(
+        SHORT_HEADER, [short_row(data, name, results, aside) for data, name in named if f"tuned-{name}" in known]
+    )
 
 
-def short_row(data: str, name: str, results: Path) -> list[str]:
+def short_row(data: str, name: str, results: Path, aside: dict[tuple[str, str], list[Result]]) -> list[str]:
     """A row of the paper in cells; cross-entropy by its head."""
     tuned, literal = rows()[f"tuned-{name}"], rows().get(f"paper-{name}")
     objective = tuned.config.objective.name
     by_head = objective == "ce"
     accuracy = "head_accuracy" if by_head else "test_accuracy"
     now = results_of(tuned, results)
-    found = now or last_of(tuned, results)
+    found = now or last_of(tuned, aside)
     ended = ended_of(found)
     said = over(ended, accuracy, 4) + ("" if now else BEFORE)
     ours = [said, trained(ended), over(ended, "train_delta_r", 1)]

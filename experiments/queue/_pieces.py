@@ -24,7 +24,7 @@ STUDIES = (
 AROUND = 15.0
 """Seconds of a run before its first step and after its last one: data, set-up, evaluation."""
 GAIN = 1.4
-"""Runs beside each other under MPS do so many times the work of one after another (docs/engine.md)."""
+"""Runs beside each other under MPS do at least so many times the work of one after another (experiments/README.md)."""
 
 
 class Piece(NamedTuple):
