@@ -8,7 +8,8 @@ from pathlib import Path
 from vmcr2.sweep import Job, Outcome, Runner, prune
 
 from ..ledger.finals import open_whole
-from .paper_rows import Trial
+from ._views import by_views
+from .paper_rows import BY_VIEWS, Trial
 
 
 class Maker:
@@ -24,5 +25,7 @@ class Maker:
         runner = self._blind if trial.config.data.holdout else self._whole
         outcome = runner(Job(trial.config, folder, for_report=False), told_to_stop)
         if outcome.lost is None:
+            if trial.study in BY_VIEWS and "failed" not in outcome.figures:
+                outcome.figures["holdout_by_views"] = by_views(folder)
             prune(folder)
         return outcome

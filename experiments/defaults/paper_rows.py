@@ -28,6 +28,9 @@ def flat(atoms: int) -> dict[str, Any]:
     return {"codes": "flat", "codes_trace": 8.0, "atoms_per_class": atoms}
 
 
+BY_VIEWS = ("row-cifar10-next", "levers-cifar100-narrow", "row-tiny-imagenet-next", "row-cifar100-preact")
+"""Studies whose runs are measured by many views of a picture, to choose among these too."""
+
 STARTS: dict[str, dict[str, Any]] = {
     "cifar10-vmcr2": {"codes": "free", "atoms_per_class": 24, "focus": 0.0, "weight_decay": 5e-4, "decay_all": True},
     "cifar10-mcr2": {"crop_padding": 8, "weight_decay": 5e-4},
@@ -107,14 +110,21 @@ def cifar10_longer() -> Iterator[Trial]:
 
 
 def cifar10_next() -> Iterator[Trial]:
-    """CIFAR-10: more ΔR for V-MCR², mixed pictures with focus, and how long is long enough."""
+    """CIFAR-10: more ΔR for V-MCR², mixed pictures with focus, how long is long enough, and views to average."""
     study, far = "row-cifar10-next", flat(12) | {"weight_decay": 2e-3, "focus": 100.0}
-    ways: tuple[dict[str, Any], ...] = ({"codes_trace": 4.0}, {"batch_expansion": 0.2}, MIXUP, NARROW | CUTMIX)
+    ways: tuple[dict[str, Any], ...] = (
+        *({"codes_trace": 4.0}, {"weight_decay": 1.5e-3}, {"batch_expansion": 0.2}),
+        *(NARROW | CUTMIX, {"crop_padding": 6}),
+    )
+    calm: dict[str, Any] = {"weight_decay": 1e-4}
+    yield _trial(study, "cifar10-vmcr2", 600, **far)
+    for own in (NARROW | calm, calm):
+        yield _trial(study, "cifar10-mcr2", 600, **own)
+    yield _trial(study, "cifar10-vmcr2", 400, **far)
     for own in ways:
         yield _trial(study, "cifar10-vmcr2", 300, **far | own)
-    for epochs in (400, 800):
-        yield _trial(study, "cifar10-vmcr2", epochs, **far)
-    yield _trial(study, "cifar10-mcr2", 800, **NARROW)
+    yield _trial(study, "cifar10-mcr2", 400, **NARROW | calm | {"batch_size": 2000})
+    yield _trial(study, "cifar10-ce", 300, **NARROW | CUTMIX)
 
 
 def focus() -> Iterator[Trial]:
@@ -138,15 +148,25 @@ def preact() -> Iterator[Trial]:
     yield _trial(study, "tiny-imagenet-preact-ce", 100, lr=1.0)
 
 
+def preact_cifar100() -> Iterator[Trial]:
+    """PreAct ResNet-18 on CIFAR-100: fewer epochs."""
+    study = "row-cifar100-preact"
+    yield _trial(study, "cifar100-preact-vmcr2", 200, focus=3.0, components=2)
+    yield _trial(study, "cifar100-preact-ce", 200)
+
+
 def narrower() -> Iterator[Trial]:
-    """CIFAR-100: crops from a border of 4 pixels and parts of the picture, for every side."""
+    """CIFAR-100: crops from a border of 4 pixels, parts of the picture, mixed pictures, for every side."""
     study, focused = "levers-cifar100-narrow", flat(5) | {"focus": 3.0}
-    as_ce: dict[str, Any] = NARROW | {"flip": True, "decay_all": True}
-    for own in (NARROW, PARTS, NARROW | MIXUP):
-        yield _trial(study, "cifar100-ce", 300, **own)
-    yield _trial(study, "cifar100-ce+mcr2", 300, **as_ce)
-    yield _trial(study, "cifar100-ce+vmcr2", 300, **as_ce | focused)
+    as_ce: dict[str, Any] = {"flip": True, "decay_all": True}
+    for own in ({"crop_padding": 8}, NARROW | MIXUP):
+        yield _trial(study, "cifar100-ce+mcr2", 400, **own | as_ce)
+    for own in (NARROW, PARTS):
+        yield _trial(study, "cifar100-ce+mcr2", 300, **own | as_ce)
+    yield _trial(study, "cifar100-ce+vmcr2", 300, **NARROW | as_ce | focused)
     yield _trial(study, "cifar100-vmcr2", 300, **PARTS | focused | {"lr": 0.3, "weight_decay": 2e-3})
+    for own in (NARROW, PARTS):
+        yield _trial(study, "cifar100-ce", 300, **own)
 
 
 def cifar100() -> Iterator[Trial]:
@@ -172,13 +192,21 @@ def tiny_imagenet_more() -> Iterator[Trial]:
     """Tiny ImageNet: what was taken from CIFAR-100 by analogy, and flat codes for its ΔR."""
     study = "row-tiny-imagenet-more"
     ways: dict[str, tuple[dict[str, Any], ...]] = {
-        "vmcr2": ({"batch_expansion": 0.15}, flat(5), flat(5) | {"focus": 3.0, "lr": 0.3, "weight_decay": 2e-3}),
+        "vmcr2": ({"batch_expansion": 0.15}, flat(5) | {"focus": 3.0, "lr": 0.3, "weight_decay": 2e-3}),
         "ce": ({"lr": 0.5}, {"weight_decay": 1e-3}),
-        "mcr2": ({}, {"lr": 0.3}, {"augmentation": "flip"}),
+        "mcr2": ({},),
     }
     for objective, changes in ways.items():
         for own in changes:
             yield _trial(study, f"tiny-imagenet-{objective}", 100, **own)
-    for value, decay in ((3.0, 2e-3), (10.0, 1e-3)):
-        own = {"lr": 0.3, "focus": value, "weight_decay": decay}
-        yield _trial(study, "tiny-imagenet-vmcr2", 200, **flat(5) | own)
+
+
+def tiny_imagenet_next() -> Iterator[Trial]:
+    """Tiny ImageNet: flat codes with focus for longer, with mirroring alone for ΔR; exact MCR² with calmer steps."""
+    study, mirrored = "row-tiny-imagenet-next", {"augmentation": "flip"}
+    focused = flat(5) | {"lr": 0.3, "focus": 3.0, "weight_decay": 2e-3}
+    for own in ({}, {"focus": 10.0, "weight_decay": 1e-3}, mirrored):
+        yield _trial(study, "tiny-imagenet-vmcr2", 200, **focused | own)
+    yield _trial(study, "tiny-imagenet-ce", 200, lr=0.5)
+    for own in (mirrored, {"weight_decay": 1e-4}):
+        yield _trial(study, "tiny-imagenet-mcr2", 100, **own)

@@ -28,8 +28,10 @@ from .paper_rows import (
     focus,
     narrower,
     preact,
+    preact_cifar100,
     tiny_imagenet,
     tiny_imagenet_more,
+    tiny_imagenet_next,
 )
 
 RESULTS = Path(__file__).parents[1] / "results" / "defaults"
@@ -110,7 +112,7 @@ def studies() -> dict[str, list[Trial]]:
     """All by name."""
     found = [*corner("cifar10"), *corner("cifar100"), *focused(), *recipes(), *line(), *battery(), *noise()]
     found += [*cifar10(), *cifar10_recipes(), *cifar10_longer(), *cifar10_next(), *focus(), *cifar100(), *narrower()]
-    found += [*tiny_imagenet(), *tiny_imagenet_more(), *preact()]
+    found += [*tiny_imagenet(), *tiny_imagenet_more(), *tiny_imagenet_next(), *preact(), *preact_cifar100()]
     return {study: list(trials) for study, trials in itertools.groupby(found, key=lambda trial: trial.study)}
 
 

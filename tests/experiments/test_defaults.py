@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.defaults import __main__ as command, studies as of
-from experiments.defaults._lines import missing
+from experiments.defaults import __main__ as command, _maker, studies as of
+from experiments.defaults._lines import line_of, missing
 from experiments.defaults._maker import Maker
 from experiments.defaults.studies import Trial, decided, lines_of, ruled, studies
 from vmcr2.data import Source
@@ -124,6 +124,23 @@ def test_a_run_with_a_hold_out_cannot_open_the_test_images(
     readings.clear()
     assert make(whole, lambda: False).lost is None
     assert set(readings) == {"open"}
+
+
+def test_a_run_is_measured_by_many_views_as_the_run_itself_would_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The view of the run's own settings has its own figures: the same features, subspaces and head."""
+    config = ruled("digits", "ce+mcr2", holdout=200, epochs=5, hidden=(32,), dim=20, device="cpu", average_flips=True)
+    trial = Trial("tiny", "digits seen", config)
+    monkeypatch.setattr(_maker, "BY_VIEWS", ("tiny",))
+    figures = Maker(tmp_path / "runs")(trial, lambda: False).figures
+    views = figures["holdout_by_views"]
+    own = views["mirrored 0"]
+    assert own["subspace"] == figures["holdout_accuracy"]
+    assert own["head"] == figures["head_accuracy"]
+    assert own["delta_r"] == pytest.approx(figures["train_delta_r"], rel=1e-4)
+    assert len({view["delta_r"] for view in views.values()}) == len(views), "other views, other features"
+    assert line_of(trial, Maker(tmp_path / "more")(trial, lambda: False))["holdout_by_views"] == views
 
 
 def test_the_tables_of_the_pages_are_those_of_the_results() -> None:

@@ -2,7 +2,6 @@
 
 from ._adapters import Featurizer
 from ._backbone import HasBackbone
-from ._flips import FlipMean
 from ._mlp import MLP
 from ._mnist import MNISTNet
 from ._preact import PreActResNet18
@@ -10,18 +9,19 @@ from ._registry import MODELS, build
 from ._resnet import ResNet18
 from ._settings import ModelSettings
 from ._state import load_into
+from ._views import ViewMean
 from ._weights import load_weights
 
 __all__ = [
     "MLP",
     "MODELS",
     "Featurizer",
-    "FlipMean",
     "HasBackbone",
     "MNISTNet",
     "ModelSettings",
     "PreActResNet18",
     "ResNet18",
+    "ViewMean",
     "build",
     "load_into",
     "load_weights",

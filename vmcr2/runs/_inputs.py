@@ -29,6 +29,7 @@ from ..data import (
 )
 from ..training import Numerics, embed
 from ._config import Config
+from ._parts import measuring
 from ._samples import samples_of
 
 _ROWS = 10_000
@@ -177,4 +178,4 @@ def embedded(network: nn.Module, samples: Tensor, config: Config, numerics: Nume
     """Features (n, d) of samples in the run's own form."""
     labels = torch.zeros(len(samples), dtype=torch.int64)
     inputs = samples_of(Split(samples, labels), config, numerics.device)
-    return embed(config.run.measuring(network), inputs, numerics)
+    return embed(measuring(config, network), inputs, numerics)

@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from torch import nn
-
 from .._shared import ABOVE_ZERO, Settings, setting
 from ..data import ROWS
-from ..models import FlipMean
 from ..training import Precision
 
 
@@ -23,6 +20,9 @@ class RunSettings(Settings):
     """What the run predicts by. "auto": the objective's head, if it has one; with a hold-out, what is better there."""
     average_flips: bool = setting(False, idle_with={"data": ROWS})
     """Measure and predict by the mean of a picture's features and its mirror image's. It costs twice the time."""
+    average_shifts: int = setting(0, at_least=0, idle_with={"data": ROWS})
+    """Measure and predict by the mean over the picture and its copies moved by so many pixels to every side and corner.
+    It costs nine times the time; 0 for none."""
     kept_samples: int = setting(5000, at_least=0, decides=False)
     """Training samples whose features (half precision) and thumbnails the run keeps for ``run.neighbors``, the same
     number of each class. A sample of a colour picture takes 2·d + 3,072 bytes. 0 for none."""
@@ -50,7 +50,3 @@ class RunSettings(Settings):
     the best epoch. It needs ``holdout`` or ``validation``. 0: the run makes all its epochs."""
     checkpoint_seconds: float = setting(20.0, at_least=0, decides=False)
     """The shortest time between checkpoints; 0 writes one after every epoch."""
-
-    def measuring(self, network: nn.Module) -> nn.Module:
-        """What a run is measured by, and predicts by: the network itself, or its mean over mirror images."""
-        return FlipMean(network) if self.average_flips else network

@@ -32,6 +32,7 @@ from ._measure import (
     evaluate_training,
     evaluate_unseen,
 )
+from ._parts import measuring
 from ._ranks import check_batch, fast_way
 from ._report_tensors import evaluation_tensors
 from ._run import Run
@@ -220,7 +221,7 @@ class Trainer:
         return self._features(samples_of(split, self.config, self.numerics.device))
 
     def _features(self, samples: Inputs) -> Tensor:
-        return check_sound(embed(self.config.run.measuring(self.network), samples, self.numerics, self.ranks))
+        return check_sound(embed(measuring(self.config, self.network), samples, self.numerics, self.ranks))
 
     def measure(self) -> TrainingSide:
         """The whole training set, un-augmented."""
