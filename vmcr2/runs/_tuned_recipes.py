@@ -157,7 +157,7 @@ def _preact_of_parts(objective: str) -> Values:
             "focus": ours(3.0, where),
             "components": changed(1, "the first direction of a class tells most; " + where),
         }
-    return values | {"lr": changed(1.0, where), "least_area": ours(0.5, where)}
+    return values | {"epochs": changed(100, where), "lr": changed(1.0, where), "least_area": ours(0.5, where)}
 
 
 def _mnist(objective: str) -> Values:
