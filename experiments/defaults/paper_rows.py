@@ -32,7 +32,10 @@ BY_VIEWS = ("row-cifar10-next", "levers-cifar100-narrow", "row-tiny-imagenet-nex
 """Studies whose runs are measured by many views of a picture, to choose among these too."""
 
 STARTS: dict[str, dict[str, Any]] = {
-    "cifar10-vmcr2": {"codes": "free", "atoms_per_class": 24, "focus": 0.0, "weight_decay": 5e-4, "decay_all": True},
+    "cifar10-vmcr2": {
+        **{"codes": "free", "atoms_per_class": 24, "focus": 0.0, "weight_decay": 5e-4, "decay_all": True},
+        **{"crop_padding": 8, "mix": "none"},
+    },
     "cifar10-mcr2": {"crop_padding": 8, "weight_decay": 5e-4},
     "cifar10-ce": {"crop_padding": 8, "mix": "none"},
     "tiny-imagenet-preact-ce": {"lr": 0.5},
@@ -51,7 +54,8 @@ class Trial(NamedTuple):
 def _trial(study: str, row: str, epochs: int, of_all: dict[str, Any] | None = None, /, **changes: Any) -> Trial:
     """A recipe as it was, with changes, which name the run; those ``of_all`` runs of the study do not."""
     said = " ".join([row, f"epochs={epochs}", *(f"{name}={value}" for name, value in changes.items())])
-    fixed = {"holdout": HELD_OUT, "calibration_share": 0.0, "eval_every": _NEVER, "average_flips": True}
+    fixed = {"holdout": HELD_OUT, "calibration_share": 0.0, "eval_every": _NEVER}
+    fixed |= {"average_flips": True, "average_shifts": 0}
     start = STARTS.get(row, {})
     if changes.get("augmentation", "crop") != "crop":  # where nothing is padded, no border can be set
         start = {name: value for name, value in start.items() if name != "crop_padding"}

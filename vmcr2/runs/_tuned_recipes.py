@@ -28,7 +28,10 @@ def _cifar10(objective: str, dim: int) -> Values:
     del values["weight_decay"]  # each has its own below
     chosen: dict[str, Values] = {
         "vmcr2": {
-            "epochs": changed(400, found),
+            "epochs": changed(300, found),
+            "crop_padding": changed(4, found),
+            "mix": ours("cutmix", found),
+            "mix_until": ours(0.8, found),
             "codes": changed("flat", found),
             "codes_trace": ours(8.0, found),
             "atoms_per_class": changed(12, found),
@@ -52,7 +55,8 @@ def _cifar10(objective: str, dim: int) -> Values:
     }
     return {
         **{name: changed(value, rule) for name, value in values.items()},
-        **{"nesterov": ours(True, rule), "average": ours(0.999, rule), "average_flips": ours(True, found)},
+        **{"nesterov": ours(True, rule), "average": ours(0.999, rule)},
+        **{"average_flips": ours(True, found), "average_shifts": ours(2, found)},
         **chosen[objective],
     }
 
