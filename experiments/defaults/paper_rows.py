@@ -38,6 +38,7 @@ STARTS: dict[str, dict[str, Any]] = {
     },
     "cifar10-mcr2": {"crop_padding": 8, "weight_decay": 5e-4},
     "cifar10-ce": {"crop_padding": 8, "mix": "none"},
+    "tiny-imagenet-ce": {"lr": 1.0},
     "tiny-imagenet-preact-ce": {"lr": 0.5},
 }
 """What recipes had when their studies began, and have no more. A run's name says what it changes from there."""

@@ -14,6 +14,8 @@ from vmcr2.objectives import choose_objective
 
 from .. import loops, tables
 from .._study import between_marks, table
+from ._views import VIEWS
+from .paper_rows import BY_VIEWS
 from .studies import LEVELS, OBJECTIVES, PICTURES, RESULTS, decided, lines_of, settings_of, studies
 
 Line = dict[str, Any]
@@ -22,7 +24,8 @@ PAGE, SHORT = DOCS / "defaults.md", DOCS / "results.md"
 SHOWN = {
     DOCS / "tuning.md": (
         *("focus-cifar10-short", "levers-cifar100", "row-cifar10-vmcr2-longer", "row-cifar10-ce-longer"),
-        *("row-tiny-imagenet", "row-tiny-imagenet-more", "row-tiny-imagenet-preact"),
+        *("row-cifar10-next", "levers-cifar100-narrow", "row-cifar100-preact"),
+        *("row-tiny-imagenet", "row-tiny-imagenet-more", "row-tiny-imagenet-next", "row-tiny-imagenet-preact"),
     ),
     DOCS / "tuning-log.md": (
         *("row-cifar10-vmcr2", "row-cifar10-ce", "row-cifar10-mcr2", "row-cifar10-mcr2-longer", "row-cifar10"),
@@ -105,6 +108,22 @@ def held_out(study: str) -> str:
         for name, line in lines
     ]  # fmt: skip
     return table(["held out", "head", "nearest subspace", "ΔR", "of its maximum"], rows)
+
+
+def by_views() -> str:
+    """Every run that was measured by many views: accuracy by its read-out, and ΔR, by what was averaged."""
+    rows = []
+    for study in BY_VIEWS:
+        for name, line in current(study).items():
+            views = line["holdout_by_views"].values()
+            kind = readout(line)[0]
+            best = max(view[kind] for view in views)
+            cells = [f"{view[kind]:.4f}" for view in views]
+            shown = [f"**{cell}**" if view[kind] == best else cell for cell, view in zip(cells, views, strict=True)]
+            rates = [view["delta_r"] for view in views]
+            rows.append([f"`{name}`", kind, *shown, f"{rates[0]:.1f}, {rates[1]:.1f}, {rates[2]:.1f}, {rates[-1]:.1f}"])
+    moved = [f"by {shift}" for _, shift in VIEWS[2:]]
+    return table(["held out", "by", "alone", "mirrored", *moved, "ΔR alone, mirrored, by 2, by 6"], rows)
 
 
 def noise() -> str:
@@ -196,6 +215,7 @@ def pages() -> dict[Path, dict[str, str]]:
     """What is written where."""
     short = {"auto: written by experiments/defaults/table.py": auto()}
     of_studies = {page: {name: held_out(name) for name in names} for page, names in SHOWN.items()}
+    of_studies[DOCS / "tuning-log.md"]["views"] = by_views()
     return {PAGE: sections(), SHORT: short, **of_studies}
 
 

@@ -75,11 +75,12 @@ def _found(objective: str, data: str, dim: int, variant: str) -> Values:
 def _parts_of_pictures(objective: str) -> Values:
     """Tiny ImageNet's pictures are twice as large as what the network sees: there is room to cut."""
     where = "docs/tuning.md#tiny-imagenet"
-    return {
+    values: Values = {
         "augmentation": changed("resized-crop", "random parts of a picture instead of mirroring alone; " + where),
         "least_area": ours(0.5, "as in the rule, docs/defaults.md"),
         "epochs": changed({"vmcr2": 400, "mcr2": 250, "ce": 200}[objective], where),
     }
+    return values | {"lr": changed(0.5, where), "average_flips": ours(True, where)} if objective == "ce" else values
 
 
 def _wide(objective: str, where: str) -> Values:
