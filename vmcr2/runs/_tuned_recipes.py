@@ -78,9 +78,22 @@ def _parts_of_pictures(objective: str) -> Values:
     values: Values = {
         "augmentation": changed("resized-crop", "random parts of a picture instead of mirroring alone; " + where),
         "least_area": ours(0.5, "as in the rule, docs/defaults.md"),
-        "epochs": changed({"vmcr2": 400, "mcr2": 250, "ce": 200}[objective], where),
+        "epochs": changed({"vmcr2": 200, "mcr2": 250, "ce": 200}[objective], where),
     }
-    return values | {"lr": changed(0.5, where), "average_flips": ours(True, where)} if objective == "ce" else values
+    chosen: dict[str, Values] = {
+        "vmcr2": {
+            "lr": changed(0.3, where),
+            "weight_decay": ours(1e-3, where),
+            "codes": changed("flat", where),
+            "codes_trace": ours(8.0, where),
+            "atoms_per_class": changed(5, where),
+            "focus": ours(10.0, where),
+            "average_flips": ours(True, where),
+        },
+        "mcr2": {},
+        "ce": {"lr": changed(0.5, where), "average_flips": ours(True, where)},
+    }
+    return values | chosen[objective]
 
 
 def _wide(objective: str, where: str) -> Values:
