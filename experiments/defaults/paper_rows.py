@@ -41,10 +41,14 @@ STARTS: dict[str, dict[str, Any]] = {
     "tiny-imagenet-vmcr2": {
         **{"codes": "free", "atoms_per_class": 10, "focus": 0.0, "lr": 0.1, "weight_decay": 3e-3},
     },
+    "tiny-imagenet-mcr2": {"augmentation": "resized-crop", "least_area": 0.5},
     "tiny-imagenet-ce": {"lr": 1.0},
     "tiny-imagenet-preact-ce": {"lr": 0.5},
 }
 """What recipes had when their studies began, and have no more. A run's name says what it changes from there."""
+
+
+_OF_AUGMENTATION = ("augmentation", "crop_padding", "least_area")
 
 
 class Trial(NamedTuple):
@@ -61,8 +65,8 @@ def _trial(study: str, row: str, epochs: int, of_all: dict[str, Any] | None = No
     fixed = {"holdout": HELD_OUT, "calibration_share": 0.0, "eval_every": _NEVER}
     fixed |= {"average_flips": True, "average_shifts": 0}
     start = STARTS.get(row, {})
-    if changes.get("augmentation", "crop") != "crop":  # where nothing is padded, no border can be set
-        start = {name: value for name, value in start.items() if name != "crop_padding"}
+    if "augmentation" in changes:  # it has settings of its own
+        start = {name: value for name, value in start.items() if name not in _OF_AUGMENTATION}
     return Trial(study, said, recipe(row, epochs=epochs, **fixed | start | (of_all or {}) | changes))
 
 
@@ -133,6 +137,8 @@ def cifar10_next() -> Iterator[Trial]:
         yield _trial(study, "cifar10-vmcr2", 300, **far | own)
     yield _trial(study, "cifar10-mcr2", 400, **NARROW | calm | {"batch_size": 2000})
     yield _trial(study, "cifar10-ce", 300, **NARROW | CUTMIX)
+    # mixed pictures cannot be carried: a batch must hold more of a class than the class has dimensions
+    yield _trial(study, "cifar10-mcr2", 400, **NARROW | CUTMIX | calm | {"batch_size": 2000, "memory": 0})
 
 
 def focus() -> Iterator[Trial]:
@@ -154,13 +160,15 @@ def preact() -> Iterator[Trial]:
     for lr in (0.5, 1.0):
         yield _trial(study, "tiny-imagenet-preact-ce", 50, lr=lr)
     yield _trial(study, "tiny-imagenet-preact-ce", 100, lr=1.0)
+    yield _trial(study, "tiny-imagenet-preact-vmcr2", 100, focus=3.0)
 
 
 def preact_cifar100() -> Iterator[Trial]:
-    """PreAct ResNet-18 on CIFAR-100: fewer epochs."""
+    """PreAct ResNet-18 on CIFAR-100: fewer epochs, and mixed pictures."""
     study = "row-cifar100-preact"
-    yield _trial(study, "cifar100-preact-vmcr2", 200, focus=3.0, components=2)
-    yield _trial(study, "cifar100-preact-ce", 200)
+    for own in ({}, CUTMIX):
+        yield _trial(study, "cifar100-preact-vmcr2", 200, focus=3.0, components=2, **own)
+        yield _trial(study, "cifar100-preact-ce", 200, **own)
 
 
 def narrower() -> Iterator[Trial]:
@@ -175,6 +183,7 @@ def narrower() -> Iterator[Trial]:
     yield _trial(study, "cifar100-vmcr2", 300, **PARTS | focused | {"lr": 0.3, "weight_decay": 2e-3})
     for own in (NARROW, PARTS):
         yield _trial(study, "cifar100-ce", 300, **own)
+    yield _trial(study, "cifar100-ce", 400, **NARROW | MIXUP)
 
 
 def cifar100() -> Iterator[Trial]:
@@ -218,3 +227,4 @@ def tiny_imagenet_next() -> Iterator[Trial]:
     yield _trial(study, "tiny-imagenet-ce", 200, lr=0.5)
     for own in (mirrored, {"weight_decay": 1e-4}):
         yield _trial(study, "tiny-imagenet-mcr2", 100, **own)
+    yield _trial(study, "tiny-imagenet-mcr2", 250, **mirrored | {"weight_decay": 1e-4})
