@@ -20,7 +20,7 @@ from vmcr2.sweep import Outcome
 from ..ledger._pool import make_all
 from ._lines import keep_line, missing
 from ._maker import Maker
-from .paper_rows import Trial
+from ._trial import Trial
 from .studies import RESULTS, studies
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from vmcr2.sweep import Outcome
 
-from .paper_rows import Trial
+from ._trial import Trial
 from .studies import decided, lines_of, settings_of
 
 _KEPT = (

@@ -8,8 +8,8 @@ from pathlib import Path
 from vmcr2.sweep import Job, Outcome, Runner, prune
 
 from ..ledger.finals import open_whole
+from ._trial import BY_VIEWS, Trial
 from ._views import by_views
-from .paper_rows import BY_VIEWS, Trial
 
 
 class Maker:

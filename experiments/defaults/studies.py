@@ -15,24 +15,8 @@ from typing import Any
 from vmcr2.functional import default_components
 from vmcr2.runs import Config, recipe
 
-from .paper_rows import (
-    HELD_OUT,
-    STARTS,
-    Trial,
-    cifar10,
-    cifar10_longer,
-    cifar10_next,
-    cifar10_recipes,
-    cifar100,
-    flat,
-    focus,
-    narrower,
-    preact,
-    preact_cifar100,
-    tiny_imagenet,
-    tiny_imagenet_more,
-    tiny_imagenet_next,
-)
+from . import _cifar10, _cifar100, _tiny_imagenet
+from ._trial import HELD_OUT, STARTS, Trial, flat
 
 RESULTS = Path(__file__).parents[1] / "results" / "defaults"
 PICTURES = {"digits": 10, "mnist": 10, "cifar10": 10, "cifar100": 100, "tiny-imagenet": 200}
@@ -111,8 +95,8 @@ def noise() -> Iterator[Trial]:
 def studies() -> dict[str, list[Trial]]:
     """All by name."""
     found = [*corner("cifar10"), *corner("cifar100"), *focused(), *recipes(), *line(), *battery(), *noise()]
-    found += [*cifar10(), *cifar10_recipes(), *cifar10_longer(), *cifar10_next(), *focus(), *cifar100(), *narrower()]
-    found += [*tiny_imagenet(), *tiny_imagenet_more(), *tiny_imagenet_next(), *preact(), *preact_cifar100()]
+    for room in (_cifar10, _cifar100, _tiny_imagenet):
+        found += room.trials()
     return {study: list(trials) for study, trials in itertools.groupby(found, key=lambda trial: trial.study)}
 
 

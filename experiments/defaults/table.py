@@ -14,8 +14,8 @@ from vmcr2.objectives import choose_objective
 
 from .. import loops, tables
 from .._study import between_marks, table
+from ._trial import BY_VIEWS
 from ._views import VIEWS
-from .paper_rows import BY_VIEWS
 from .studies import LEVELS, OBJECTIVES, PICTURES, RESULTS, decided, lines_of, settings_of, studies
 
 Line = dict[str, Any]

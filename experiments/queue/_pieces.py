@@ -10,7 +10,7 @@ from typing import NamedTuple
 from vmcr2.runs import Config
 
 from ..defaults._lines import missing
-from ..defaults.paper_rows import Trial
+from ..defaults._trial import Trial
 from ..defaults.studies import studies
 from ..ledger.finals import Task, task_of
 from ..ledger.rows import RESULTS, result_of, rows
@@ -18,7 +18,7 @@ from ..speed import record_of
 
 STUDIES = (
     *("row-cifar10-next", "row-cifar100-preact", "levers-cifar100-narrow", "row-tiny-imagenet-preact"),
-    *("row-tiny-imagenet-next", "rule-focus"),
+    *("row-tiny-imagenet-next", "row-tiny-imagenet-d200", "rule-focus"),
 )
 """Those that choose recipes and wait for a GPU; the ledger's rows come after them."""
 AROUND = 15.0

@@ -51,8 +51,7 @@ def test_names_say_what_is_in_them() -> None:
     for trials in STUDIES.values():
         for trial in trials:
             if trial.study != "recipe-cifar10":
-                named = [word.removeprefix(f"{trial.config.data.name}-") for word in trial.name.split(" ")]
-                assert trial.config.objective.name in [word.removeprefix("preact-") for word in named]
+                assert trial.config.objective.name in [word.split("-")[-1] for word in trial.name.split(" ")]
             assert trial.config.data.name in f"{trial.study} {trial.name}"
 
 

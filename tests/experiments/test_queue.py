@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from experiments.defaults import studies as of
-from experiments.defaults.paper_rows import Trial
+from experiments.defaults._trial import Trial
 from experiments.defaults.studies import ruled, studies
 from experiments.ledger import finals, rows as ledger
 from experiments.ledger._pool import make_all
