@@ -16,7 +16,7 @@ def trials() -> Iterator[Trial]:
 
 
 def _levers() -> Iterator[Trial]:
-    """CIFAR-100: cross-entropy, composed objectives and V-MCR² with the same levers."""
+    """Cross-entropy and composed objectives with the same levers."""
     study = "levers-cifar100"
     for own in ({}, MIXUP, CUTMIX):
         yield trial(study, "cifar100-ce", 200, **own)
@@ -27,7 +27,7 @@ def _levers() -> Iterator[Trial]:
 
 
 def _pictures() -> Iterator[Trial]:
-    """CIFAR-100: crops from a border of 4 pixels, parts of the picture, mixed pictures, for every side."""
+    """Crops from a border of 4 and 8 pixels, parts of the picture and mixed pictures, composed and alone."""
     study, focused = "levers-cifar100-narrow", flat(5) | {"focus": 3.0}
     as_ce: dict[str, Any] = {"flip": True, "decay_all": True}
     for own in ({"crop_padding": 8}, NARROW | MIXUP):
@@ -42,7 +42,7 @@ def _pictures() -> Iterator[Trial]:
 
 
 def _preact() -> Iterator[Trial]:
-    """PreAct ResNet-18 on CIFAR-100: fewer epochs, and mixed pictures."""
+    """PreAct ResNet-18: fewer epochs, and mixed pictures."""
     study = "row-cifar100-preact"
     for own in ({}, CUTMIX):
         yield trial(study, "cifar100-preact-vmcr2", 200, focus=3.0, components=2, **own)

@@ -18,7 +18,7 @@ def trials() -> Iterator[Trial]:
 
 
 def _parts() -> Iterator[Trial]:
-    """Tiny ImageNet: random parts of the picture, or mirroring alone as in the paper."""
+    """Random parts of the picture, or mirroring alone as in the paper."""
     study, mirrored = "row-tiny-imagenet", {"augmentation": "flip"}
     for objective in ("vmcr2", "ce"):
         for own in ({}, mirrored):
@@ -26,7 +26,7 @@ def _parts() -> Iterator[Trial]:
 
 
 def _more() -> Iterator[Trial]:
-    """Tiny ImageNet: what was taken from CIFAR-100 by analogy, and flat codes for its ΔR."""
+    """What was taken from CIFAR-100 by analogy, and flat codes for its ΔR."""
     study = "row-tiny-imagenet-more"
     ways: dict[str, tuple[dict[str, Any], ...]] = {
         "vmcr2": ({"batch_expansion": 0.15}, flat(5) | {"focus": 3.0, "lr": 0.3, "weight_decay": 2e-3}),
@@ -39,7 +39,7 @@ def _more() -> Iterator[Trial]:
 
 
 def _next() -> Iterator[Trial]:
-    """Tiny ImageNet: flat codes with focus for longer, with mirroring alone for ΔR; exact MCR² with calmer steps."""
+    """Longer runs of flat codes with focus and of cross-entropy; mirroring alone, and calmer steps for exact MCR²."""
     study, mirrored = "row-tiny-imagenet-next", {"augmentation": "flip"}
     focused = flat(5) | {"lr": 0.3, "focus": 3.0, "weight_decay": 2e-3}
     for own in ({}, {"focus": 10.0, "weight_decay": 1e-3}, mirrored):
@@ -51,7 +51,7 @@ def _next() -> Iterator[Trial]:
 
 
 def _narrow() -> Iterator[Trial]:
-    """Tiny ImageNet at d 200, one dimension for each class: what came from CIFAR-100, in 200 epochs."""
+    """d 200, one dimension for each class: what came from CIFAR-100, in 200 epochs."""
     study, row = "row-tiny-imagenet-d200", "tiny-imagenet-d200-vmcr2"
     focused: dict[str, Any] = {"focus": 10.0, "lr": 0.3, "weight_decay": 1e-3}
     for own in ({}, focused, PARTS, PARTS | focused):
@@ -60,7 +60,7 @@ def _narrow() -> Iterator[Trial]:
 
 
 def _preact() -> Iterator[Trial]:
-    """PreAct ResNet-18 on Tiny ImageNet: with and without focus; rates for cross-entropy."""
+    """PreAct ResNet-18: with and without focus; rates for cross-entropy; twice the epochs for both."""
     study = "row-tiny-imagenet-preact"
     for value in (3.0, 0.0):
         yield trial(study, "tiny-imagenet-preact-vmcr2", 50, focus=value)

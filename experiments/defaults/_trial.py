@@ -42,6 +42,7 @@ STARTS: dict[str, dict[str, Any]] = {
 """What recipes had when their studies began, and have no more. A run's name says what it changes from there."""
 
 _OF_AUGMENTATION = ("augmentation", "crop_padding", "least_area")
+"""A way to change pictures, and what only one of them has."""
 
 
 class Trial(NamedTuple):

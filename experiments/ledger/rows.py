@@ -1,4 +1,4 @@
-"""The ledger's rows: the paper's tables, by the paper's settings and tuned, and their results.
+"""The ledger's rows: the paper's tables, by the paper's settings and tuned, one pair beyond them, and their results.
 
 A run trains on all training images and reads the test images once, at its end.
 """
@@ -21,12 +21,13 @@ LARGE = ("cifar100", "tiny-imagenet")
 """Those of Table 3."""
 NARROW = ("cifar100-d100", "tiny-imagenet-d200")
 """Those of Figure 1 with one dimension for each class."""
-AHEAD: dict[str, dict[str, Any]] = {"cifar100-ce+mcr2": {"epochs": 400}, "cifar100-ce": {"epochs": 400}}
+AHEAD = ("cifar100-ce+mcr2", "cifar100-ce")
+"""Is a composed objective ahead of cross-entropy? Not in the paper (docs/tuning.md)."""
 LEVERS: dict[str, Any] = {
-    **{"crop_padding": 8, "flip": True, "decay_all": True},
+    **{"epochs": 400, "crop_padding": 8, "flip": True, "decay_all": True},
     **{"average_flips": True, "average_shifts": 2},
 }
-"""What both sides have where a composed objective is compared with cross-entropy (docs/tuning.md)."""
+"""What both of them have."""
 Result = dict[str, Any]
 
 
@@ -58,7 +59,7 @@ def rows() -> dict[str, Row]:
     preact = [
         _row("tuned", f"{data}-preact-{objective}", TUNED_SEEDS) for data in LARGE for objective in ("vmcr2", "ce")
     ]
-    ahead = [_row("ahead", name, TUNED_SEEDS, **LEVERS | own) for name, own in AHEAD.items()]
+    ahead = [_row("ahead", name, TUNED_SEEDS, **LEVERS) for name in AHEAD]
     narrow = [
         _row(family, f"{data}-{objective}", (0,))
         for family in ("tuned", "paper")

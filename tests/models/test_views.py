@@ -71,6 +71,20 @@ def test_with_mirroring_every_view_comes_twice() -> None:
         assert torch.equal(two, view.flip(3))
 
 
+def test_every_channel_needs_its_black() -> None:
+    network = ViewMean(nn.Identity(), shift=1, black=(-1.0,))
+    with pytest.raises(ValueError, match="zip"):
+        list(network.views(torch.zeros(2, 3, 4, 4)))
+
+
+def test_a_picture_is_not_moved_out_of_sight() -> None:
+    assert recipe("digits", average_shifts=3).run.average_shifts == 3  # of 8 pixels
+    with pytest.raises(UserError, match=r"^average_shifts must be below 4, half of image_size 8, got 4: "):
+        recipe("digits", average_shifts=4)
+    with pytest.raises(UserError, match=r"^average_shifts must be below 5, half of image_size 9, got 5: "):
+        recipe("digits", image_size=9, average_shifts=5)
+
+
 def test_the_mode_is_that_of_the_network() -> None:
     network = nn.Linear(2, 2)
     assert ViewMean(network).training

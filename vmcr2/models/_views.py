@@ -50,9 +50,9 @@ class ViewMean(nn.Module):
             yield self._move(x, down, right) if down or right else x
 
     def _move(self, x: Tensor, down: int, right: int) -> Tensor:
-        """A border on two sides; as much is cut off at the others."""
+        """With a border where the picture came from; as much is cut off on the other side."""
         border = (right, -right, down, -down)
         if not self.black:
             return nn.functional.pad(x, border)
-        channels = [nn.functional.pad(x[:, at : at + 1], border, value=value) for at, value in enumerate(self.black)]
-        return torch.cat(channels, 1)
+        by_channel = zip(range(x.shape[1]), self.black, strict=True)
+        return torch.cat([nn.functional.pad(x[:, at : at + 1], border, value=value) for at, value in by_channel], 1)

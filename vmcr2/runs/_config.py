@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .._shared import Known, Rule, Settings, UserError, described, did_you_mean, parse
-from ..data import OWN, DataSettings
+from ..data import OWN, ROWS, DataSettings
 from ..models import ModelSettings
 from ..objectives import OBJECTIVES, ObjectiveSettings, VMCR2Settings
 from ..training import OptimSettings
@@ -67,6 +67,12 @@ class Config:
             )
         if self.run.components > self.model.dim:
             raise UserError(f"components must be at most dim {self.model.dim}, got {self.run.components!r}")
+        size, shift = self.data.image_size, self.run.average_shifts
+        if shift and 2 * shift >= size and self.data.name not in ROWS:
+            raise UserError(
+                f"average_shifts must be below {(size + 1) // 2}, half of image_size {size}, got {shift}: of a picture "
+                "that is moved further less than a quarter is left"
+            )
 
     @property
     def title(self) -> str:

@@ -14,7 +14,7 @@ from torch import Tensor
 from .._shared import UserError
 from .._version import __version__
 from ..inference import OUTPUTS, Exported, Pipeline, Plain, check_target, export
-from ._parts import measuring
+from ._measuring import measuring
 
 if TYPE_CHECKING:
     from ._run import Run

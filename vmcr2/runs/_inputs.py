@@ -29,7 +29,7 @@ from ..data import (
 )
 from ..training import Numerics, embed
 from ._config import Config
-from ._parts import measuring
+from ._measuring import measuring
 from ._samples import samples_of
 
 _ROWS = 10_000

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from ..classifiers import NearestSubspace
-from ..models import ViewMean
 from ..objectives import Objective
 from ..training import Numerics, forked_random
 from ._checked import enough_memory
@@ -24,15 +23,6 @@ def built(
         objective = config.objective.build(classes, config.model.dim, torch.arange(classes), config.optim.batch_size)
     objective.module.to(device)
     return network, objective
-
-
-def measuring(config: Config, network: nn.Module) -> nn.Module:
-    """What a run is measured by, and predicts by: the network itself, or its mean over views of a picture."""
-    data, run = config.data, config.run
-    if not (run.average_flips or run.average_shifts):
-        return network
-    black = [-mean / std for mean, std in zip(data.mean, data.std, strict=True)]
-    return ViewMean(network, flips=run.average_flips, shift=run.average_shifts, black=black)
 
 
 def classifier_from(config: Config, bases: Tensor, energies: Tensor) -> NearestSubspace:

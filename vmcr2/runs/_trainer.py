@@ -32,7 +32,7 @@ from ._measure import (
     evaluate_training,
     evaluate_unseen,
 )
-from ._parts import measuring
+from ._measuring import measuring
 from ._ranks import check_batch, fast_way
 from ._report_tensors import evaluation_tensors
 from ._run import Run
