@@ -18,7 +18,7 @@ def trials() -> Iterator[Trial]:
 
 
 def _first() -> Iterator[Trial]:
-    """CIFAR-10: the decay for V-MCR², and whether exact MCR² gains from carried rows."""
+    """The decay for V-MCR², and whether exact MCR² gains from carried rows."""
     study, gentle = "row-cifar10", {"batch_expansion": 0.1, "weight_decay": 5e-4, "decay_all": True}
     for own in ({}, {"weight_decay": 1e-3}):
         yield trial(study, "cifar10-vmcr2", 300, **gentle | own)
@@ -27,7 +27,7 @@ def _first() -> Iterator[Trial]:
 
 
 def _recipes() -> Iterator[Trial]:
-    """CIFAR-10 in 150 epochs: codes, decay, rate, crops and forces for every objective."""
+    """150 epochs: codes, decay, rate, crops and forces for every objective."""
     flat_codes = NARROW | flat(12)
     decayed = flat_codes | {"weight_decay": 2e-3}
     ways: dict[str, tuple[dict[str, Any], ...]] = {
@@ -52,7 +52,7 @@ def _recipes() -> Iterator[Trial]:
 
 
 def _longer() -> Iterator[Trial]:
-    """CIFAR-10 in 300 epochs: focus for V-MCR², which then fits all it trains on; mixed pictures for cross-entropy."""
+    """300 epochs: focus for V-MCR², which then fits all it trains on; mixed pictures for cross-entropy."""
     focused = flat(12) | {"weight_decay": 2e-3, "focus": 10.0}
     ways: dict[str, tuple[dict[str, Any], ...]] = {
         "vmcr2": (
@@ -69,7 +69,7 @@ def _longer() -> Iterator[Trial]:
 
 
 def _next() -> Iterator[Trial]:
-    """CIFAR-10: more ΔR for V-MCR², mixed pictures with focus, how long is long enough, and views to average."""
+    """More ΔR for V-MCR², mixed pictures with focus, how long is long enough, and views to average."""
     study, far = "row-cifar10-next", flat(12) | {"weight_decay": 2e-3, "focus": 100.0}
     ways: tuple[dict[str, Any], ...] = (
         *({"codes_trace": 4.0}, {"weight_decay": 1.5e-3}, {"batch_expansion": 0.2}),
@@ -89,7 +89,7 @@ def _next() -> Iterator[Trial]:
 
 
 def _focus() -> Iterator[Trial]:
-    """CIFAR-10 with focus in 15 epochs on a CPU: alone, with the decay that it bears, and with flat codes."""
+    """Focus in 15 epochs on a CPU: alone, with the decay that it bears, and with flat codes."""
     focused: dict[str, Any] = {"focus": 10.0}
     decay: dict[str, Any] = {"weight_decay": 2e-3}
     spread = decay | flat(12)

@@ -26,6 +26,6 @@ class Maker:
         outcome = runner(Job(trial.config, folder, for_report=False), told_to_stop)
         if outcome.lost is None:
             if trial.study in BY_VIEWS and "failed" not in outcome.figures:
-                outcome.figures["holdout_by_views"] = by_views(folder)
+                outcome.figures["holdout_by_views"] = by_views(folder, runner.source(trial.config))
             prune(folder)
         return outcome

@@ -7,6 +7,8 @@ from typing import Any
 
 from ._trial import PARTS, Trial, flat, trial
 
+MIRRORED: dict[str, Any] = {"augmentation": "flip"}
+
 
 def trials() -> Iterator[Trial]:
     """All of them, study by study."""
@@ -19,9 +21,9 @@ def trials() -> Iterator[Trial]:
 
 def _parts() -> Iterator[Trial]:
     """Random parts of the picture, or mirroring alone as in the paper."""
-    study, mirrored = "row-tiny-imagenet", {"augmentation": "flip"}
+    study = "row-tiny-imagenet"
     for objective in ("vmcr2", "ce"):
-        for own in ({}, mirrored):
+        for own in ({}, MIRRORED):
             yield trial(study, f"tiny-imagenet-{objective}", 100, **own)
 
 
@@ -40,14 +42,14 @@ def _more() -> Iterator[Trial]:
 
 def _next() -> Iterator[Trial]:
     """Longer runs of flat codes with focus and of cross-entropy; mirroring alone, and calmer steps for exact MCR²."""
-    study, mirrored = "row-tiny-imagenet-next", {"augmentation": "flip"}
+    study = "row-tiny-imagenet-next"
     focused = flat(5) | {"lr": 0.3, "focus": 3.0, "weight_decay": 2e-3}
-    for own in ({}, {"focus": 10.0, "weight_decay": 1e-3}, mirrored):
+    for own in ({}, {"focus": 10.0, "weight_decay": 1e-3}, MIRRORED):
         yield trial(study, "tiny-imagenet-vmcr2", 200, **focused | own)
     yield trial(study, "tiny-imagenet-ce", 200, lr=0.5)
-    for own in (mirrored, {"weight_decay": 1e-4}):
+    for own in (MIRRORED, {"weight_decay": 1e-4}):
         yield trial(study, "tiny-imagenet-mcr2", 100, **own)
-    yield trial(study, "tiny-imagenet-mcr2", 250, **mirrored | {"weight_decay": 1e-4})
+    yield trial(study, "tiny-imagenet-mcr2", 250, **MIRRORED | {"weight_decay": 1e-4})
 
 
 def _narrow() -> Iterator[Trial]:

@@ -32,14 +32,18 @@ STARTS: dict[str, dict[str, Any]] = {
     },
     "cifar10-mcr2": {"crop_padding": 8, "weight_decay": 5e-4},
     "cifar10-ce": {"crop_padding": 8, "mix": "none"},
-    "tiny-imagenet-vmcr2": {
-        **{"codes": "free", "atoms_per_class": 10, "focus": 0.0, "lr": 0.1, "weight_decay": 3e-3},
-    },
+    "tiny-imagenet-vmcr2": {"codes": "free", "atoms_per_class": 10, "focus": 0.0, "lr": 0.1, "weight_decay": 3e-3},
     "tiny-imagenet-mcr2": {"augmentation": "resized-crop", "least_area": 0.5},
     "tiny-imagenet-ce": {"lr": 1.0},
     "tiny-imagenet-preact-ce": {"lr": 0.5},
 }
 """What recipes had when their studies began, and have no more. A run's name says what it changes from there."""
+
+_FIXED: dict[str, Any] = {
+    **{"holdout": HELD_OUT, "calibration_share": 0.0, "eval_every": _NEVER},
+    **{"average_flips": True, "average_shifts": 0},
+}
+"""What all runs have, unless a study says otherwise."""
 
 _OF_AUGMENTATION = ("augmentation", "crop_padding", "least_area")
 """A way to change pictures, and what only one of them has."""
@@ -56,9 +60,7 @@ class Trial(NamedTuple):
 def trial(study: str, row: str, epochs: int, of_all: dict[str, Any] | None = None, /, **changes: Any) -> Trial:
     """A recipe as it was, with changes, which name the run; those ``of_all`` runs of the study do not."""
     said = " ".join([row, f"epochs={epochs}", *(f"{name}={value}" for name, value in changes.items())])
-    fixed = {"holdout": HELD_OUT, "calibration_share": 0.0, "eval_every": _NEVER}
-    fixed |= {"average_flips": True, "average_shifts": 0}
     start = STARTS.get(row, {})
     if "augmentation" in changes:  # it has settings of its own
         start = {name: value for name, value in start.items() if name not in _OF_AUGMENTATION}
-    return Trial(study, said, recipe(row, epochs=epochs, **fixed | start | (of_all or {}) | changes))
+    return Trial(study, said, recipe(row, epochs=epochs, **_FIXED | start | (of_all or {}) | changes))

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from vmcr2.classifiers import NearestSubspace
-from vmcr2.data import hold_out, open_settings
+from vmcr2.data import Source, hold_out
 from vmcr2.functional import rate_reduction
 from vmcr2.runs import load_run
 
@@ -18,17 +18,14 @@ VIEWS = ((False, 0), *((True, shift) for shift in (0, 2, 3, 4, 6)))
 """Mirroring and shift: the picture alone, mirrored, and mirrored and moved."""
 
 
-def by_views(folder: Path) -> dict[str, dict[str, float]]:
+def by_views(folder: Path, source: Source) -> dict[str, dict[str, float]]:
     """Held-out accuracies, and ΔR of ``FIT`` training images, of a run with a hold-out, by mirroring and shift."""
     run = load_run(folder)
-    data = run.config.data
-    source = open_settings(data).training_only()
-    train, held = hold_out(source.train(), data.holdout, source.num_classes)
-    chosen = torch.randperm(len(train.labels), generator=torch.Generator().manual_seed(0))[:FIT]
+    train, held = hold_out(source.train(), run.config.data.holdout, source.num_classes)
+    drawn = torch.randperm(len(train.labels), generator=torch.Generator().manual_seed(0))[:FIT]
+    chosen = drawn.sort().values  # in the run's own order: sums are rounded as there
     figures = {}
     for flips, shift in VIEWS:
-        if 2 * shift >= data.image_size:  # too far for so small a picture
-            continue
         with_views = replace(run, config=run.config.replace(average_flips=flips, average_shifts=shift))
         z_train, z_held = with_views.features(train.images[chosen]), with_views.features(held.images)
         labels, truth = train.labels[chosen].to(z_train.device), held.labels.to(z_train.device)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.defaults import __main__ as command, _maker, studies as of
+from experiments.defaults import __main__ as command, _maker, _views, studies as of
 from experiments.defaults._lines import line_of, missing
 from experiments.defaults._maker import Maker
 from experiments.defaults.studies import Trial, decided, lines_of, ruled, studies
@@ -132,14 +132,16 @@ def test_a_run_is_measured_by_many_views_as_the_run_itself_would_be(
     config = ruled("digits", "ce+mcr2", holdout=200, epochs=5, hidden=(32,), dim=20, device="cpu", average_flips=True)
     trial = Trial("tiny", "digits seen", config)
     monkeypatch.setattr(_maker, "BY_VIEWS", ("tiny",))
-    figures = Maker(tmp_path / "runs")(trial, lambda: False).figures
+    monkeypatch.setattr(_views, "VIEWS", ((False, 0), (True, 0), (True, 2), (True, 3)))  # a digit has 8 pixels
+    outcome = Maker(tmp_path / "runs")(trial, lambda: False)
+    figures = outcome.figures
     views = figures["holdout_by_views"]
     own = views["mirrored 0"]
     assert own["subspace"] == figures["holdout_accuracy"]
     assert own["head"] == figures["head_accuracy"]
     assert own["delta_r"] == pytest.approx(figures["train_delta_r"], rel=1e-4)
     assert len({view["delta_r"] for view in views.values()}) == len(views), "other views, other features"
-    assert line_of(trial, Maker(tmp_path / "more")(trial, lambda: False))["holdout_by_views"] == views
+    assert line_of(trial, outcome)["holdout_by_views"] == views
 
 
 def test_the_tables_of_the_pages_are_those_of_the_results() -> None:

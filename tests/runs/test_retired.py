@@ -19,14 +19,8 @@ SINCE = {
     **{"stored_size": 0, "channels": 3, "fit": "crop", "label": None, "test_path": None, "test_share": 0.2},
     **{"split_seed": 0, "validation": False, "input_noise": 0.0, "start_from": None, "weights": None},
     **{"backbone_rate": 1.0, "calibration_share": 0.0, "kept_samples": 5000, "patience": 0},
-    **{
-        "average_flips": False,
-        "average_shifts": 0,
-        "mix": "none",
-        "mix_until": 1.0,
-        "samples_per_class": 0,
-        "block": False,
-    },
+    **{"average_flips": False, "average_shifts": 0, "mix": "none", "mix_until": 1.0},
+    **{"samples_per_class": 0, "block": False},
 }
 """Settings that came later, at what vmcr2 0.1 did."""
 OTHER: dict[str, Any] = {

@@ -90,7 +90,7 @@ class Runner:
                     out=folder.path,
                     resume=True,
                     callbacks=[watch, *self.callbacks(job)],
-                    source=self._source(job.config),
+                    source=self.source(job.config),
                     for_report=job.for_report,
                 )
                 wall = time.monotonic() - start
@@ -111,7 +111,8 @@ class Runner:
         """More that follow the run."""
         return []
 
-    def _source(self, config: Config) -> Source:
+    def source(self, config: Config) -> Source:
+        """The data of a configuration: opened once, for all runs on them."""
         key = tuple(config.data.reading().values())
         if key not in self._sources:
             self._sources[key] = self._open_source(config)
