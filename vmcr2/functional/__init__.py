@@ -62,6 +62,7 @@ from ._inputs import (
 )
 from ._inverses import ClassMoments as ClassMoments, by_kernels as by_kernels, report_pivots as report_pivots
 from ._linalg import (
+    SHORTEST as SHORTEST,
     Guard as Guard,
     attach_gradient as attach_gradient,
     full_precision as full_precision,

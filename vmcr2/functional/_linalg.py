@@ -19,8 +19,8 @@ T = TypeVar("T")
 
 _WORST_CONDITION = 1e-3 / torch.finfo(torch.float32).eps
 
-# Rows whose largest entry is not above this count as zero.
-_SHORTEST = {torch.float32: 1e-33, torch.float64: 1e-303}
+# Rows whose largest entry is not above this count as zero, here and in the kernel of unit rows.
+SHORTEST = {torch.float32: 1e-33, torch.float64: 1e-303}
 
 AUTOCAST_DEVICES = ("cpu", "cuda", "mps", "xpu")
 
@@ -288,6 +288,6 @@ def normalize_rows(z: Tensor) -> Tensor:
     dtype = working_dtype(z)
     wide = z.to(dtype)
     largest = wide.detach().abs().amax(dim=1, keepdim=True)
-    scaled = wide / torch.where(largest > _SHORTEST[dtype], largest, torch.inf)
+    scaled = wide / torch.where(largest > SHORTEST[dtype], largest, torch.inf)
     norm = torch.linalg.vector_norm(scaled, dim=1, keepdim=True)
     return (scaled / torch.where(norm > 0, norm, 1.0)).to(z.dtype)

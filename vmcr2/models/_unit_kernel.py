@@ -10,12 +10,11 @@ import triton
 import triton.language as tl
 from torch.autograd.function import once_differentiable
 
-_SHORTEST = 1e-33
-"""A row whose largest entry is not above it counts as zero, as in :func:`vmcr2.functional.normalize_rows`."""
+from ..functional import SHORTEST
 
 
 @triton.jit
-def _unit(x, y, lengths, d, SHORTEST: tl.constexpr, BLOCK: tl.constexpr):
+def _unit(x, y, lengths, d, ZERO: tl.constexpr, BLOCK: tl.constexpr):
     """y = x/‖x‖ of one row. Dividing by the largest entry first keeps squares in range.
 
     A zero row stays zero. Its length is infinite, so that its gradient is zero too.
@@ -24,7 +23,7 @@ def _unit(x, y, lengths, d, SHORTEST: tl.constexpr, BLOCK: tl.constexpr):
     column = tl.arange(0, BLOCK)
     value = tl.load(x + row * d + column, mask=column < d, other=0.0).to(tl.float32)
     largest = tl.max(tl.abs(value), 0)
-    largest = tl.where(largest > SHORTEST, largest, float("inf"))
+    largest = tl.where(largest > ZERO, largest, float("inf"))
     value = value / largest
     norm = tl.sqrt(tl.sum(value * value, 0))
     norm = tl.where(norm > 0, norm, 1.0)
@@ -53,7 +52,7 @@ class UnitRows(torch.autograd.Function):
         m, d = x.shape
         y = torch.empty(m, d, device=x.device)
         lengths = torch.empty(m, device=x.device)
-        _unit[(m,)](x, y, lengths, d, _SHORTEST, triton.next_power_of_2(d))
+        _unit[(m,)](x, y, lengths, d, SHORTEST[torch.float32], triton.next_power_of_2(d))
         ctx.save_for_backward(y, lengths)
         ctx.dtype = x.dtype
         return y

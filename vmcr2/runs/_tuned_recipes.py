@@ -27,14 +27,12 @@ def _cifar10(objective: str, dim: int) -> Values:
     rule, found = "by the rule, docs/defaults.md", "docs/tuning.md#cifar-10"
     values = OBJECTIVES[objective].rule(10, dim, 1000) | {"schedule": "linear"}
     del values["weight_decay"]  # each has its own below
+    mixed = {"mix": ours("cutmix", found), "mix_until": ours(0.8, found)}
     chosen: dict[str, Values] = {
         "vmcr2": {
+            **mixed,
+            **_flat_codes(12, found),
             "epochs": changed(300, found),
-            "mix": ours("cutmix", found),
-            "mix_until": ours(0.8, found),
-            "codes": changed("flat", found),
-            "codes_trace": ours(8.0, found),
-            "atoms_per_class": changed(12, found),
             "focus": ours(100.0, found),
             "weight_decay": ours(2e-3, found),
             "decay_all": ours(True, found),
@@ -44,18 +42,22 @@ def _cifar10(objective: str, dim: int) -> Values:
             "weight_decay": ours(1e-4, found),
             "memory": ours(20_000, found),
         },
-        "ce": {
-            "epochs": changed(300, found),
-            "weight_decay": ours(5e-4, rule),
-            "mix": ours("cutmix", found),
-            "mix_until": ours(0.8, found),
-        },
+        "ce": {**mixed, "epochs": changed(300, found), "weight_decay": ours(5e-4, rule)},
     }
     return {
         **{name: changed(value, rule) for name, value in values.items()},
         **{"nesterov": ours(True, rule), "average": ours(0.999, rule)},
         **{"crop_padding": changed(4, found), "average_flips": ours(True, found), "average_shifts": ours(2, found)},
         **chosen[objective],
+    }
+
+
+def _flat_codes(atoms: int, where: str) -> Values:
+    """Codes that the steps leave alone."""
+    return {
+        "codes": changed("flat", where),
+        "codes_trace": ours(8.0, where),
+        "atoms_per_class": changed(atoms, where),
     }
 
 
@@ -75,26 +77,23 @@ def _found(objective: str, data: str, dim: int, variant: str) -> Values:
 def _tiny_imagenet(objective: str) -> Values:
     """Its pictures are twice as large as what the network sees: there is room to cut. Exact MCR² only mirrors."""
     where = "docs/tuning.md#tiny-imagenet"
-    values: Values = {
-        "epochs": changed({"vmcr2": 200, "mcr2": 250, "ce": 200}[objective], where),
-        "average_flips": ours(True, where),
+    parts: Values = {
+        "augmentation": changed("resized-crop", "random parts instead of mirroring alone; " + where),
+        "least_area": ours(0.5, "as in the rule, docs/defaults.md"),
     }
-    if objective != "mcr2":
-        values["augmentation"] = changed("resized-crop", "random parts instead of mirroring alone; " + where)
-        values["least_area"] = ours(0.5, "as in the rule, docs/defaults.md")
     chosen: dict[str, Values] = {
         "vmcr2": {
+            **parts,
+            **_flat_codes(5, where),
+            "epochs": changed(200, where),
             "lr": changed(0.3, where),
             "weight_decay": ours(1e-3, where),
-            "codes": changed("flat", where),
-            "codes_trace": ours(8.0, where),
-            "atoms_per_class": changed(5, where),
             "focus": ours(10.0, where),
         },
-        "mcr2": {},
-        "ce": {"lr": changed(0.5, where)},
+        "mcr2": {"epochs": changed(250, where)},
+        "ce": {**parts, "epochs": changed(200, where), "lr": changed(0.5, where)},
     }
-    return values | chosen[objective]
+    return {"average_flips": ours(True, where), **chosen[objective]}
 
 
 def _wide(objective: str, where: str) -> Values:
@@ -161,9 +160,7 @@ def _preact(objective: str) -> Values:
             "batch_expansion": changed(0.07, "the network's gradient contains R; " + _ALIKE),
             "debias": changed(True, _ALIKE),
             "cap_codes_step": changed(True, _CAP),
-            "codes": changed("flat", _ALIKE),
-            "codes_trace": ours(8.0, _ALIKE),
-            "atoms_per_class": changed(5, _ALIKE),
+            **_flat_codes(5, _ALIKE),
             "components": changed(2, "0.750 and 0.748 on held-out images, 5 have 0.733 and 0.738; " + _PREACT),
         }
     return values
