@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import io
+import shlex
 import sys
 from typing import Any, NamedTuple
 
-from vmcr2.cli import main
+import pytest
+
+from vmcr2.cli import _train, main
+from vmcr2.runs import Config
 
 
 class Said(NamedTuple):
@@ -30,3 +34,23 @@ def in_process(*args: str) -> Said:
     finally:
         sys.argv = before
     return Said(code, out.getvalue(), err.getvalue())
+
+
+class Parsed(Exception):  # noqa: N818
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+
+def parsed(command: str, monkeypatch: pytest.MonkeyPatch) -> Config:
+    """The configuration that `vmcr2 train …` would train by."""
+
+    def stop(config: Config, **_: Any) -> None:
+        raise Parsed(config)
+
+    program, *words = shlex.split(command)
+    assert program == "vmcr2"
+    with monkeypatch.context() as patch:
+        patch.setattr(_train, "fit", stop)
+        with pytest.raises(Parsed) as found:
+            in_process(*words)
+    return found.value.config

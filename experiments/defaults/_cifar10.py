@@ -14,6 +14,7 @@ def trials() -> Iterator[Trial]:
     yield from _recipes()
     yield from _longer()
     yield from _next()
+    yield from _mixed()
     yield from _focus()
 
 
@@ -86,6 +87,16 @@ def _next() -> Iterator[Trial]:
     yield trial(study, "cifar10-ce", 300, **NARROW | CUTMIX)
     # mixed pictures cannot be carried: a batch must hold more of a class than the class has dimensions
     yield trial(study, "cifar10-mcr2", 400, **NARROW | CUTMIX | calm | {"batch_size": 2000, "memory": 0})
+
+
+def _mixed() -> Iterator[Trial]:
+    """Mixed pictures for longer, and with other crops; larger batches for exact MCR², whose statistics are noisy."""
+    study, far = "row-cifar10-mixed", flat(12) | {"weight_decay": 2e-3, "focus": 100.0}
+    for epochs, own in ((600, NARROW | CUTMIX), (300, CUTMIX), (300, PARTS | CUTMIX), (300, NARROW | MIXUP)):
+        yield trial(study, "cifar10-vmcr2", epochs, **far | own)
+    yield trial(study, "cifar10-ce", 600, **NARROW | CUTMIX)
+    for batch in (2000, 4000):
+        yield trial(study, "cifar10-mcr2", 1200, **NARROW, weight_decay=1e-4, batch_size=batch)
 
 
 def _focus() -> Iterator[Trial]:

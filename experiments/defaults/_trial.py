@@ -22,7 +22,10 @@ def flat(atoms: int) -> dict[str, Any]:
     return {"codes": "flat", "codes_trace": 8.0, "atoms_per_class": atoms}
 
 
-BY_VIEWS = ("row-cifar10-next", "levers-cifar100-narrow", "row-tiny-imagenet-next", "row-cifar100-preact")
+BY_VIEWS = (
+    *("row-cifar10-next", "levers-cifar100-narrow", "row-tiny-imagenet-next", "row-cifar100-preact"),
+    "row-cifar10-mixed",
+)
 """Studies whose runs are measured by many views of a picture, to choose among these too."""
 
 STARTS: dict[str, dict[str, Any]] = {

@@ -17,8 +17,8 @@ from ..ledger.rows import RESULTS, result_of, rows
 from ..speed import record_of
 
 STUDIES = (
-    *("row-cifar10-next", "row-cifar100-preact", "levers-cifar100-narrow", "row-tiny-imagenet-preact"),
-    *("row-tiny-imagenet-next", "row-tiny-imagenet-d200", "rule-focus"),
+    *("row-cifar10-next", "row-cifar10-mixed", "row-cifar100-preact", "levers-cifar100-narrow"),
+    *("row-tiny-imagenet-preact", "row-tiny-imagenet-next", "row-tiny-imagenet-d200", "rule-focus"),
 )
 """Those that choose recipes and wait for a GPU; the ledger's rows come after them."""
 AROUND = 15.0

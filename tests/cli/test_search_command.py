@@ -4,41 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
-from command_line import in_process
+from command_line import in_process, parsed
 from sweep_lines import lines, said_by
 
-from vmcr2.cli import _train
-from vmcr2.runs import Config, RunFolder
+from vmcr2.runs import RunFolder
 
 pytestmark = pytest.mark.usefixtures("bare_folder")
 
 QUICK = ("--epochs", "2", "--set", "hidden=32")
 SEARCH = ("--trials", "4", "--range", "lr=0.01:1:log")
-
-
-class Parsed(Exception):  # noqa: N818
-    def __init__(self, config: Config) -> None:
-        self.config = config
-
-
-def parsed(command: str, monkeypatch: pytest.MonkeyPatch) -> Config:
-    """The configuration that `vmcr2 train …` would train by."""
-
-    def stop(config: Config, **_: Any) -> None:
-        raise Parsed(config)
-
-    program, *words = shlex.split(command)
-    assert program == "vmcr2"
-    with monkeypatch.context() as patch:
-        patch.setattr(_train, "fit", stop)
-        with pytest.raises(Parsed) as found:
-            in_process(*words)
-    return found.value.config
 
 
 def best_of(out: str = "s") -> RunFolder:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import parsed
+from doc_blocks import ROOT, blocks
 
 from experiments._drawing import draw_all
 from experiments._study import between_marks
@@ -327,3 +329,10 @@ def test_the_figures_show_seed_0_of_what_ended(tmp_path: Path, capsys: pytest.Ca
     assert titles == [figures.PLACES[place] for place in places], "three in a line, and no empty axes in the last"
     draw_all(None, figures.PICTURES, ["--out", str(tmp_path / "out")])
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"ledger-figure1.png", "ledger-figure2.png"}
+
+
+def test_the_command_of_the_composed_row_makes_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page shows it, and nobody runs it here."""
+    (command,) = [block.code for block in blocks(ROOT / "docs" / "tuning.md", "sh") if "ce+mcr2" in block.code]
+    row = rows()["ahead-cifar100-ce+mcr2"]
+    assert parsed(command, monkeypatch).deciding() == row.of(0).deciding()

@@ -21,8 +21,8 @@ class RunSettings(Settings):
     average_flips: bool = setting(False, idle_with={"data": ROWS})
     """Measure and predict by the mean of a picture's features and its mirror image's. It costs twice the time."""
     average_shifts: int = setting(0, at_least=0, idle_with={"data": ROWS})
-    """Measure and predict by the mean over the picture and its copies moved by so many pixels to every side and corner.
-    It costs nine times the time, with ``average_flips`` eighteen times; 0 for none."""
+    """Measure and predict by the mean over the picture and its copies, moved by this many pixels in eight directions;
+    0 for none. It takes 9 times as long, with ``average_flips`` 18 times."""
     kept_samples: int = setting(5000, at_least=0, decides=False)
     """Training samples whose features (half precision) and thumbnails the run keeps for ``run.neighbors``, the same
     number of each class. A sample of a colour picture takes 2·d + 3,072 bytes. 0 for none."""
