@@ -73,15 +73,20 @@ def test_with_mirroring_every_view_comes_twice() -> None:
 
 def test_every_channel_needs_its_black() -> None:
     network = ViewMean(nn.Identity(), shift=1, black=(-1.0,))
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(ValueError, match=r"^black has 1 numbers?, the pictures have 3 channels: "):
         list(network.views(torch.zeros(2, 3, 4, 4)))
+
+
+def test_rows_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^x must be \(n, channels, height, width\), got \(2, 3\)$"):
+        ViewMean(nn.Identity(), flips=True)(torch.zeros(2, 3))
 
 
 def test_a_picture_is_not_moved_out_of_sight() -> None:
     assert recipe("digits", average_shifts=3).run.average_shifts == 3  # of 8 pixels
-    with pytest.raises(UserError, match=r"^average_shifts must be below 4, half of image_size 8, got 4: "):
+    with pytest.raises(UserError, match=r"^average_shifts must be at most 3 with image_size 8, got 4: "):
         recipe("digits", average_shifts=4)
-    with pytest.raises(UserError, match=r"^average_shifts must be below 5, half of image_size 9, got 5: "):
+    with pytest.raises(UserError, match=r"^average_shifts must be at most 4 with image_size 9, got 5: "):
         recipe("digits", image_size=9, average_shifts=5)
 
 
@@ -116,8 +121,11 @@ def test_an_exported_file_has_the_mean_too(kind: str, request: pytest.FixtureReq
     run: Run = request.getfixturevalue(kind)
     written = run.export(tmp_path / "model.pt2")
     pixels = open_data("digits").test().images[:6]
-    features = torch.export.load(written.path).module()(pixels)[3]
-    assert torch.allclose(features, run.features(pixels), atol=1e-4)
+    exported = torch.export.load(written.path)
+    assert torch.allclose(exported.module()(pixels)[3], run.features(pixels), atol=1e-4)
+    layers = sum(isinstance(part, nn.Linear) for part in run.model.modules())
+    products = [node for node in exported.graph.nodes if node.target is torch.ops.aten.linear.default]
+    assert len(products) == layers > 0, "the network is in the file once, not once for each view"
 
 
 def test_a_run_predicts_by_the_mean(run: Run) -> None:

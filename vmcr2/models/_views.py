@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
 
@@ -36,8 +37,11 @@ class ViewMean(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(n, channels, height, width) -> unit rows (n, dim)."""
-        total = torch.stack([self.network(view) for view in self.views(x)]).sum(0)
-        return unit_rows(total)
+        views = self.views(x)
+        if torch.compiler.is_exporting():  # an exported file would hold the network once for each view
+            of_each = list(views)
+            return unit_rows(self.network(torch.cat(of_each)).unflatten(0, (len(of_each), -1)).sum(0))
+        return unit_rows(functools.reduce(torch.add, map(self.network, views)))
 
     def views(self, x: Tensor) -> Iterator[Tensor]:
         """Each of the shape of x."""
@@ -45,14 +49,25 @@ class ViewMean(nn.Module):
             yield from (moved, moved.flip(3)) if self.flips else (moved,)
 
     def _moved(self, x: Tensor) -> Iterator[Tensor]:
-        steps = (-self.shift, 0, self.shift) if self.shift else (0,)
-        for down, right in itertools.product(steps, repeat=2):
-            yield self._move(x, down, right) if down or right else x
+        """The picture alone, or with a border around it that a window of its own size moves over."""
+        self._check(x)
+        if not self.shift:
+            yield x
+            return
+        border = [self.shift] * 4
+        wide = nn.functional.pad(x, border)
+        if self.black:
+            inside = nn.functional.pad(torch.ones_like(x[:1, :1], dtype=torch.bool), border)
+            wide = torch.where(inside, wide, x.new_tensor(self.black).reshape(1, -1, 1, 1))
+        height, width = x.shape[2:]
+        for top, left in itertools.product((2 * self.shift, self.shift, 0), repeat=2):
+            yield wide[:, :, top : top + height, left : left + width]
 
-    def _move(self, x: Tensor, down: int, right: int) -> Tensor:
-        """With a border where the picture came from; as much is cut off on the other side."""
-        border = (right, -right, down, -down)
-        if not self.black:
-            return nn.functional.pad(x, border)
-        by_channel = zip(range(x.shape[1]), self.black, strict=True)
-        return torch.cat([nn.functional.pad(x[:, at : at + 1], border, value=value) for at, value in by_channel], 1)
+    def _check(self, x: Tensor) -> None:
+        if x.ndim != 4:
+            raise ValueError(f"x must be (n, channels, height, width), got {tuple(x.shape)}")
+        if self.shift and self.black and len(self.black) != x.shape[1]:
+            raise ValueError(
+                f"black has {len(self.black)} numbers, the pictures have {x.shape[1]} channels: give one number for "
+                "each channel"
+            )

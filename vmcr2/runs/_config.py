@@ -70,8 +70,8 @@ class Config:
         size, shift = self.data.image_size, self.run.average_shifts
         if shift and 2 * shift >= size and self.data.name not in ROWS:
             raise UserError(
-                f"average_shifts must be below {(size + 1) // 2}, half of image_size {size}, got {shift}: at most "
-                "a quarter of a picture is left in a corner then"
+                f"average_shifts must be at most {(size - 1) // 2} with image_size {size}, got {shift}: of a picture "
+                "that is moved by half its size or more, at most a quarter is left in a corner"
             )
 
     @property

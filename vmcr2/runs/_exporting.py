@@ -14,7 +14,7 @@ from torch import Tensor
 from .._shared import UserError
 from .._version import __version__
 from ..inference import OUTPUTS, Exported, Pipeline, Plain, check_target, export
-from ._measuring import measuring
+from ._views import with_views
 
 if TYPE_CHECKING:
     from ._run import Run
@@ -45,7 +45,7 @@ def pipeline_of(run: Run) -> Pipeline:
     plain = None
     if len(shape) == 3:
         plain = Plain((shape[0], shape[1], shape[2]), data.image_size, data.mean, data.std)
-    return Pipeline(plain, measuring(run.config, run.model), run.readout_by(run.readout), shape)
+    return Pipeline(plain, with_views(run.config, run.model, shape), run.readout_by(run.readout), shape)
 
 
 def about(run: Run) -> dict[str, Any]:

@@ -29,8 +29,8 @@ from ..data import (
 )
 from ..training import Numerics, embed
 from ._config import Config
-from ._measuring import measuring
 from ._samples import samples_of
+from ._views import with_views
 
 _ROWS = 10_000
 _TOGETHER = 1000  # samples that go through the network in one call, if they come one by one
@@ -178,4 +178,4 @@ def embedded(network: nn.Module, samples: Tensor, config: Config, numerics: Nume
     """Features (n, d) of samples in the run's own form."""
     labels = torch.zeros(len(samples), dtype=torch.int64)
     inputs = samples_of(Split(samples, labels), config, numerics.device)
-    return embed(measuring(config, network), inputs, numerics)
+    return embed(with_views(config, network, samples.shape[1:]), inputs, numerics)

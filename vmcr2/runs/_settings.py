@@ -44,7 +44,8 @@ class RunSettings(Settings):
     """Epochs between lines of metrics. 0: about 100 lines over the run."""
     eval_every: int = setting(0, at_least=0, decides=False, decides_with={"patience": ABOVE_ZERO})
     """Epochs between measurements on the whole training set and the hold-out. 0: only at the end; with a
-    hold-out also ten times during the run. With ``patience``, at most a fifth of it."""
+    hold-out also ten times during the run. With ``patience``, at most a fifth of it. During the run no views are
+    averaged."""
     patience: int = setting(0, at_least=0)
     """Early stopping: the run ends after so many epochs without a better held-out accuracy, and keeps the weights of
     the best epoch. It needs ``holdout`` or ``validation``. 0: the run makes all its epochs."""

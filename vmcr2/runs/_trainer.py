@@ -32,7 +32,6 @@ from ._measure import (
     evaluate_training,
     evaluate_unseen,
 )
-from ._measuring import measuring
 from ._ranks import check_batch, fast_way
 from ._report_tensors import evaluation_tensors
 from ._run import Run
@@ -40,6 +39,7 @@ from ._running import run_epochs
 from ._samples import samples_of
 from ._tensor_files import write_tensors
 from ._use import CalibrationSamples, calibrated, write_use
+from ._views import with_views
 
 _LINES = 100
 _ENOUGH_STEPS = 100  # a run of fewer is a trial: nobody expects it to have learned
@@ -202,14 +202,17 @@ class Trainer:
         return every > 0 and epoch % every == 0
 
     def _progress(self) -> dict[str, float]:
-        """The few figures that are measured during a run; the whole evaluation comes at the end."""
+        """The few figures that are measured during a run; the whole evaluation comes at the end.
+
+        By the network alone: 18 views would take as long as several epochs, every time.
+        """
         labels, eps_sq = self.step.samples.labels, self.config.objective.eps_sq
-        features = self._features(self.step.samples)
+        features = self._features(self.network, self.step.samples)
         full = rate_reduction(features.double(), labels, self.num_classes, eps_sq=eps_sq)
         figures = {"train_delta_r": full.delta.item()}
         if self.held is not None:
             classifier = classifier_of(self.config, self.num_classes).fit(features, labels)
-            held = self._embed(self.held)
+            held = self._features(self.network, self._inputs(self.held))
             figures["holdout_accuracy"] = accuracy(classifier.predict(held).cpu(), self.held.labels)
             with torch.no_grad():
                 predicted = self.objective.predict(held)
@@ -217,20 +220,24 @@ class Trainer:
                 figures["holdout_head_accuracy"] = accuracy(predicted.cpu(), self.held.labels)
         return figures
 
-    def _embed(self, split: Split) -> Tensor:
-        return self._features(samples_of(split, self.config, self.numerics.device))
+    def _embed(self, samples: Inputs) -> Tensor:
+        """By what the run predicts by, which may average views."""
+        return self._features(with_views(self.config, self.network, self.source.sample_shape), samples)
 
-    def _features(self, samples: Inputs) -> Tensor:
-        return check_sound(embed(measuring(self.config, self.network), samples, self.numerics, self.ranks))
+    def _inputs(self, split: Split) -> Inputs:
+        return samples_of(split, self.config, self.numerics.device)
+
+    def _features(self, network: nn.Module, samples: Inputs) -> Tensor:
+        return check_sound(embed(network, samples, self.numerics, self.ranks))
 
     def measure(self) -> TrainingSide:
         """The whole training set, un-augmented."""
-        features = self._features(self.step.samples)
+        features = self._embed(self.step.samples)
         return evaluate_training(self.config, features, self.step.samples.labels, self.num_classes)
 
     def measure_unseen(self, side: TrainingSide, unseen: Split, name: str) -> tuple[Tensor, dict[str, Any]]:
         """Features of images that were not trained on, and the accuracies on them."""
-        features = self._embed(unseen)
+        features = self._embed(self._inputs(unseen))
         labels = unseen.labels.to(self.numerics.device)
         return features, evaluate_unseen(side, features, labels, self.num_classes, self.objective, name)
 
@@ -286,7 +293,7 @@ class Trainer:
             return CalibrationSamples(unseen_features, self.held.labels, origin)
         if self.aside is None:
             return None
-        return CalibrationSamples(self._embed(self.aside), self.aside.labels, "set aside from training")
+        return CalibrationSamples(self._embed(self._inputs(self.aside)), self.aside.labels, "set aside from training")
 
     def other_data(self, folder: RunFolder) -> str:
         """A clause for errors if the run was started with other training images than are read now; else empty."""
