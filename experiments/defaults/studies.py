@@ -67,7 +67,7 @@ def recipes() -> Iterator[Trial]:
     """Two decays for the recipe cifar10-vmcr2, which has the paper's augmentation."""
     for decay, everywhere in ((2e-3, False), (5e-4, True)):
         own: dict[str, Any] = {"weight_decay": decay, "decay_all": everywhere, "epochs": EPOCHS, "holdout": HELD_OUT}
-        own |= {"calibration_share": 0.0, "average_flips": False}
+        own |= {"calibration_share": 0.0, "average_flips": False, "average_shifts": 0}
         name = f"cifar10 weight_decay={decay:g} decay_all={everywhere}"
         yield Trial("recipe-cifar10", name, recipe("cifar10-vmcr2", **STARTS["cifar10-vmcr2"] | own))
 

@@ -10,7 +10,7 @@ import pytest
 from experiments.defaults import __main__ as command, _maker, _views, studies as of
 from experiments.defaults._lines import line_of, missing
 from experiments.defaults._maker import Maker
-from experiments.defaults.studies import Trial, decided, lines_of, ruled, studies
+from experiments.defaults.studies import Trial, decided, lines_of, ruled, settings_of, studies
 from vmcr2.data import Source
 from vmcr2.runs import Config
 
@@ -74,6 +74,13 @@ def test_every_line_says_what_was_run_and_what_came_out(study: str) -> None:
         assert ("test_accuracy" in line) != ("holdout_accuracy" in line), line["name"]
         assert ("holdout_accuracy" in line) == (study in HELD_OUT), line["name"]
         assert isinstance(line["train_delta_r"], float), line["name"]
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_every_line_is_of_a_run_that_the_study_has_now(study: str) -> None:
+    """A changed recipe must not change what a study was."""
+    settings = [decided(trial.config) for trial in STUDIES[study]]
+    assert [line["name"] for line in lines_of(study) if settings_of(line) not in settings] == []
 
 
 def test_what_has_a_line_is_not_made_again(
@@ -142,6 +149,19 @@ def test_a_run_is_measured_by_many_views_as_the_run_itself_would_be(
     assert own["delta_r"] == pytest.approx(figures["train_delta_r"], rel=1e-4)
     assert len({view["delta_r"] for view in views.values()}) == len(views), "other views, other features"
     assert line_of(trial, outcome)["holdout_by_views"] == views
+    # a kill took the line: the weights are gone, the figures are not
+    assert not list((tmp_path / "runs").rglob("model.safetensors"))
+    assert Maker(tmp_path / "runs")(trial, lambda: False).figures["holdout_by_views"] == views
+
+
+def test_what_cannot_be_measured_by_views_is_a_lost_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no dead worker: the next run gets the same one."""
+    trial = Trial("tiny", "digits seen", ruled("digits", "ce", holdout=200, epochs=1, hidden=(32,), device="cpu"))
+    monkeypatch.setattr(_maker, "BY_VIEWS", ("tiny",))
+    monkeypatch.setattr(_views, "VIEWS", ((False, 5),))  # of 8 pixels
+    outcome = Maker(tmp_path / "runs")(trial, lambda: False)
+    assert outcome.lost is not None
+    assert outcome.lost.startswith("average_shifts must be at most 3")
 
 
 def test_the_tables_of_the_pages_are_those_of_the_results() -> None:

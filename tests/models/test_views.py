@@ -6,14 +6,15 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from digits_trainer import quick
 from torch import nn
 
-from vmcr2.data import open_data
+from vmcr2.data import from_arrays, open_data
 from vmcr2.models import ViewMean
-from vmcr2.runs import Run, UserError, fit, load_run, recipe
+from vmcr2.runs import Run, RunFolder, UserError, fit, load_run, recipe
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +136,28 @@ def test_a_run_predicts_by_the_mean(run: Run) -> None:
     assert not run.model.training
     plain = run.model(test.images.float() / 255)
     assert not torch.allclose(z, plain, atol=1e-2), "the network alone gives other features"
+
+
+def test_a_recipe_for_pictures_that_is_given_rows_averages_nothing(tmp_path: Path) -> None:
+    """The settings cannot act there, so they must not end the run."""
+    rows = np.random.default_rng(0).normal(size=(60, 5)).astype(np.float32)
+    config = quick("ce", epochs=1, average_flips=True, average_shifts=1, batch_size=20)
+    run = fit(config, source=from_arrays(rows, np.arange(60) % 2), out=tmp_path / "run")
+    assert run.features(rows).shape == (60, config.model.dim)
+    assert run.export(tmp_path / "rows.pt2").path.exists()
+
+
+def test_on_its_way_a_run_is_measured_by_the_picture_alone(tmp_path: Path) -> None:
+    """Views would take as long as epochs, at every measurement; the summary is by the views."""
+    own: dict[str, Any] = {"epochs": 4, "eval_every": 2, "holdout": 200}
+    plain = fit(quick("vmcr2", **own), out=tmp_path / "plain")
+    seen = fit(quick("vmcr2", **own, average_flips=True, average_shifts=1), out=tmp_path / "seen")
+    for name in ("train_delta_r", "holdout_accuracy"):
+        on_the_way = [
+            [line[name] for line in RunFolder(run.folder).read_metrics() if name in line] for run in (plain, seen)
+        ]
+        assert on_the_way[0] == on_the_way[1] != []
+    assert plain.summary["train_delta_r"] != seen.summary["train_delta_r"]
 
 
 @pytest.mark.parametrize("setting", [{"average_flips": True}, {"average_shifts": 2}])

@@ -95,7 +95,8 @@ class Runner:
                 )
                 wall = time.monotonic() - start
             notes = {"notes": watch.notes} if watch.notes else {}
-            return Outcome(_figures(folder) | folder.read_summary() | notes | {"wall_seconds": wall})
+            found = _figures(folder) | folder.read_summary() | self.more_figures(job)
+            return Outcome(found | notes | {"wall_seconds": wall})
         except TrainingError as error:
             return Outcome(_figures(folder) | {"failed": str(error), "wall_seconds": time.monotonic() - start})
         except UserError as error:
@@ -110,6 +111,10 @@ class Runner:
     def callbacks(self, job: Job) -> list[Callback]:
         """More that follow the run."""
         return []
+
+    def more_figures(self, job: Job) -> dict[str, Any]:
+        """More that the line of a finished run says."""
+        return {}
 
     def source(self, config: Config) -> Source:
         """The data of a configuration: opened once, for all runs on them."""
