@@ -68,6 +68,5 @@ class ViewMean(nn.Module):
             raise ValueError(f"x must be (n, channels, height, width), got {tuple(x.shape)}")
         if self.shift and self.black and len(self.black) != x.shape[1]:
             raise ValueError(
-                f"black has {len(self.black)} numbers, the pictures have {x.shape[1]} channels: give one number for "
-                "each channel"
+                f"black must have {x.shape[1]} numbers, one for each channel of the pictures, got {len(self.black)}"
             )
