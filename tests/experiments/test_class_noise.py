@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -118,6 +119,11 @@ def test_what_a_memory_changes() -> None:
         assert carried < own
     assert large["pulls_differ"] < 0.02 < small["pulls_differ"]
     assert class_noise.shown({"free": large, "flat": small}).count("\n") == 5
+
+
+def test_the_page_has_the_table_of_the_results() -> None:
+    results = json.loads((class_noise.RESULTS / "class-noise.json").read_text())["results"]
+    assert class_noise.shown(results) in class_noise.PAGE.read_text()
 
 
 @pytest.mark.parametrize("config", class_noise.configs(2).values(), ids=class_noise.NAMES)
