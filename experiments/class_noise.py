@@ -13,24 +13,21 @@ An hour on one CPU core. The data are found as everywhere (VMCR2_DATA); no test 
 
 from __future__ import annotations
 
-import argparse
 import copy
-import json
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from vmcr2 import MCR2Loss, VMCR2Loss
-from vmcr2.data import augment_crop, hold_out, open_data
-from vmcr2.runs import Config, Run, fit, recipe
+from vmcr2.data import augment_crop
+from vmcr2.runs import Config, Run, recipe
 
-from ._study import RESULTS, between_marks, save, table
+from ._study import table
+from ._trained import HELD_OUT, Study, carry_out
 
-PAGE = Path(__file__).parents[1] / "docs" / "tuning-log.md"
 EPOCHS = 20
 BATCHES = 20
 """As many as a memory of 40,000 rows holds."""
@@ -43,7 +40,13 @@ _DRAW = 1_000_000
 
 def configs(epochs: int) -> dict[str, Config]:
     """The recipe in the middle of a run: a constant rate and no running mean, latched more often."""
-    own: dict[str, Any] = {"epochs": epochs, "holdout": 5000, "schedule": "constant", "average": 0.0, "latch_every": 5}
+    own: dict[str, Any] = {
+        "epochs": epochs,
+        "holdout": HELD_OUT,
+        "schedule": "constant",
+        "average": 0.0,
+        "latch_every": 5,
+    }
     own |= {"precision": "bfloat16", "eval_every": 1_000_000, "calibration_share": 0.0}
     flat = {"codes": "flat", "codes_trace": 8.0, "atoms_per_class": 5, "focus": 3.0, "weight_decay": 2e-3}
     return {"free": recipe("cifar100-vmcr2", **own), "flat": recipe("cifar100-vmcr2", **own | flat)}
@@ -199,27 +202,7 @@ def shown(results: dict[str, Any]) -> str:
     return table(header, rows)
 
 
-def main() -> None:
-    """Train what is not trained yet, measure, and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=Path, default=Path("runs/class-noise"))
-    parser.add_argument("--epochs", type=int, default=EPOCHS)
-    parser.add_argument("--only", choices=NAMES, help="train this one alone, and write nothing")
-    options = parser.parse_args()
-    source = open_data("cifar100", None)
-    train, _ = hold_out(source.train(), 5000, source.num_classes)
-    results = {}
-    for name, config in configs(options.epochs).items():
-        if options.only in (None, name):
-            run = fit(config, out=options.runs / name, resume=True)
-            results[name] = measured(run, train.images, train.labels)
-            print(name, json.dumps(results[name]), flush=True)
-    if options.only is None:
-        save("class-noise.json", {"epochs": options.epochs, "results": results})
-        marks = ("<!-- class noise -->", "<!-- end of class noise -->")
-        PAGE.write_text(between_marks(PAGE.read_text(), *marks, shown(results)))
-        print(f"wrote {RESULTS / 'class-noise.json'} and the table of {PAGE}")
-
+STUDY = Study("class-noise", "cifar100", EPOCHS, configs, measured, shown)
 
 if __name__ == "__main__":
-    main()
+    carry_out(STUDY, __doc__)

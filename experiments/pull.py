@@ -11,21 +11,17 @@ Three quarters of an hour on two CPU cores. The data are found as everywhere (VM
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
-from pathlib import Path
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from vmcr2.data import hold_out, open_data
-from vmcr2.runs import Config, Run, fit, recipe
+from vmcr2.runs import Config, Run, recipe
 
-from ._study import RESULTS, between_marks, save, table
+from ._study import table
+from ._trained import HELD_OUT, Study, carry_out
 
-PAGE = Path(__file__).parents[1] / "docs" / "tuning-log.md"
 EPOCHS = 30
 EDGES = (0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0)
 NAMES = {"mcr2": "exact MCR²", "vmcr2 0": "V-MCR², no focus", "vmcr2 100": "V-MCR², focus 100"}
@@ -33,7 +29,7 @@ NAMES = {"mcr2": "exact MCR²", "vmcr2 0": "V-MCR², no focus", "vmcr2 100": "V-
 
 def configs(epochs: int, **changes: Any) -> dict[str, Config]:
     """The recipes, in a short run: a shorter running mean, latched more often, and pictures that are not mixed."""
-    own: dict[str, Any] = {"epochs": epochs, "holdout": 5000, "average": 0.99, "average_flips": False}
+    own: dict[str, Any] = {"epochs": epochs, "holdout": HELD_OUT, "average": 0.99, "average_flips": False}
     own |= {"average_shifts": 0, "precision": "bfloat16", "eval_every": 1_000_000} | changes
     found = {"mcr2": recipe("cifar10-mcr2", **own)}
     for focus in (0.0, 100.0):
@@ -92,26 +88,7 @@ def shown(results: dict[str, Any]) -> str:
     return table(header, rows)
 
 
-def main() -> None:
-    """Train what is not trained yet, measure, and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=Path, default=Path("runs/pull"))
-    parser.add_argument("--epochs", type=int, default=EPOCHS)
-    parser.add_argument("--only", choices=NAMES, help="train this one alone, and write nothing")
-    options = parser.parse_args()
-    source = open_data("cifar10", None)
-    train, _ = hold_out(source.train(), 5000, source.num_classes)
-    results = {}
-    for name, config in configs(options.epochs).items():
-        if options.only in (None, name):
-            run = fit(config, out=options.runs / name.replace(" ", "-"), resume=True)
-            results[name] = measured(run, train.images, train.labels)
-            print(name, json.dumps(results[name]), flush=True)
-    if options.only is None:
-        save("pull.json", {"epochs": options.epochs, "results": results})
-        PAGE.write_text(between_marks(PAGE.read_text(), "<!-- pull -->", "<!-- end of pull -->", shown(results)))
-        print(f"wrote {RESULTS / 'pull.json'} and the table of {PAGE}")
-
+STUDY = Study("pull", "cifar10", EPOCHS, configs, measured, shown)
 
 if __name__ == "__main__":
-    main()
+    carry_out(STUDY, __doc__)

@@ -14,6 +14,7 @@ from seeds import seeded
 from torch import Tensor
 
 from experiments import class_noise
+from experiments._trained import HELD_OUT, PAGE
 from vmcr2 import VMCR2Loss
 from vmcr2.models import MLP
 from vmcr2.runs import Config, Run
@@ -122,10 +123,10 @@ def test_what_a_memory_changes() -> None:
 
 
 def test_the_page_has_the_table_of_the_results() -> None:
-    results = json.loads((class_noise.RESULTS / "class-noise.json").read_text())["results"]
-    assert class_noise.shown(results) in class_noise.PAGE.read_text()
+    results = json.loads(class_noise.STUDY.results.read_text())["results"]
+    assert class_noise.shown(results) in PAGE.read_text()
 
 
 @pytest.mark.parametrize("config", class_noise.configs(2).values(), ids=class_noise.NAMES)
 def test_its_runs_are_trained_without_the_held_out_images(config: Config) -> None:
-    assert config.data.holdout == 5000
+    assert config.data.holdout == HELD_OUT

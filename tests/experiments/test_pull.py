@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from experiments import pull
+from experiments._trained import HELD_OUT, PAGE
 from vmcr2 import MCR2Loss
 from vmcr2.runs import Config
 
@@ -47,10 +48,10 @@ def test_every_sample_is_in_one_range() -> None:
 
 
 def test_the_page_has_the_table_of_the_results() -> None:
-    results = json.loads((pull.RESULTS / "pull.json").read_text())["results"]
-    assert pull.shown(results) in pull.PAGE.read_text()
+    results = json.loads(pull.STUDY.results.read_text())["results"]
+    assert pull.shown(results) in PAGE.read_text()
 
 
 @pytest.mark.parametrize("config", pull.configs(2).values(), ids=pull.NAMES)
 def test_its_runs_are_measured_on_held_out_images(config: Config) -> None:
-    assert config.data.holdout == 5000
+    assert config.data.holdout == HELD_OUT
