@@ -14,9 +14,9 @@ from vmcr2.data import hold_out, open_data
 from vmcr2.runs import Config, Run, fit
 
 from ._study import RESULTS, between_marks, save
+from .defaults._trial import HELD_OUT
 
 PAGE = Path(__file__).parents[1] / "docs" / "tuning-log.md"
-HELD_OUT = 5000
 
 
 class Study(NamedTuple):

@@ -23,10 +23,12 @@ from torch import Tensor
 
 from vmcr2 import MCR2Loss, VMCR2Loss
 from vmcr2.data import augment_crop
+from vmcr2.functional import Guard, read_classes, same_class_pairs
 from vmcr2.runs import Config, Run, recipe
 
 from ._study import table
-from ._trained import HELD_OUT, Study, carry_out
+from ._trained import Study, carry_out
+from .defaults._trial import HELD_OUT, flat
 
 EPOCHS = 20
 BATCHES = 20
@@ -48,8 +50,8 @@ def configs(epochs: int) -> dict[str, Config]:
         "latch_every": 5,
     }
     own |= {"precision": "bfloat16", "eval_every": 1_000_000, "calibration_share": 0.0}
-    flat = {"codes": "flat", "codes_trace": 8.0, "atoms_per_class": 5, "focus": 3.0, "weight_decay": 2e-3}
-    return {"free": recipe("cifar100-vmcr2", **own), "flat": recipe("cifar100-vmcr2", **own | flat)}
+    focused = flat(5) | {"focus": 3.0, "weight_decay": 2e-3}
+    return {"free": recipe("cifar100-vmcr2", **own), "flat": recipe("cifar100-vmcr2", **own | focused)}
 
 
 def batches(images: Tensor, labels: Tensor, size: int, count: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -67,10 +69,10 @@ def moment_products(z: Tensor, labels: Tensor, moments: Tensor) -> Tensor:
     return products
 
 
-def own_products(z: Tensor, labels: Tensor) -> Tensor:
+def own_products(z: Tensor, labels: Tensor, num_classes: int) -> Tensor:
     """Ĉ_j z_i as the debiased loss has it: of the other samples of the class in the batch."""
-    same = (labels.unsqueeze(0) == labels.unsqueeze(1)).to(z.dtype).fill_diagonal_(0.0)
-    return (same * (z @ z.T)) @ z / same.sum(1, keepdim=True).clamp_min(1.0)
+    guard = Guard()
+    return same_class_pairs(z, read_classes(labels, z, num_classes, guard), True, guard).moment_products
 
 
 def moments_of(z: Tensor, labels: Tensor, num_classes: int) -> Tensor:
@@ -86,7 +88,7 @@ def variational(loss: VMCR2Loss, z: Tensor, labels: Tensor, carried: Tensor) -> 
     assert leaf.grad is not None
     assert loss.weight is not None
     factor = 4.0 * loss.scale * float(loss.weight) / len(z)
-    return leaf.grad, leaf.grad + factor * (moment_products(z, labels, carried) - own_products(z, labels))
+    return leaf.grad, leaf.grad + factor * (moment_products(z, labels, carried) - own_products(z, labels, len(carried)))
 
 
 def exact(loss: MCR2Loss, z: Tensor, labels: Tensor) -> Tensor:

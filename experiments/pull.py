@@ -20,7 +20,8 @@ from torch import Tensor
 from vmcr2.runs import Config, Run, recipe
 
 from ._study import table
-from ._trained import HELD_OUT, Study, carry_out
+from ._trained import Study, carry_out
+from .defaults._trial import HELD_OUT
 
 EPOCHS = 30
 EDGES = (0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0)

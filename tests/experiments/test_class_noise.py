@@ -14,7 +14,7 @@ from seeds import seeded
 from torch import Tensor
 
 from experiments import class_noise
-from experiments._trained import HELD_OUT, PAGE
+from experiments._trained import PAGE
 from vmcr2 import VMCR2Loss
 from vmcr2.models import MLP
 from vmcr2.runs import Config, Run
@@ -129,4 +129,4 @@ def test_the_page_has_the_table_of_the_results() -> None:
 
 @pytest.mark.parametrize("config", class_noise.configs(2).values(), ids=class_noise.NAMES)
 def test_its_runs_are_trained_without_the_held_out_images(config: Config) -> None:
-    assert config.data.holdout == HELD_OUT
+    assert config.data.holdout == 5000
