@@ -90,11 +90,19 @@ def _next() -> Iterator[Trial]:
 
 
 def _mixed() -> Iterator[Trial]:
-    """Mixed pictures for longer, and with other crops; larger batches for exact MCR², whose statistics are noisy."""
+    """Mixed pictures for longer, with other crops and for exact MCR², and its decay and batches in longer runs.
+
+    The longest come first: they end last where several train at a time.
+    """
     study, far = "row-cifar10-mixed", flat(12) | {"weight_decay": 2e-3, "focus": 100.0}
-    for epochs, own in ((600, NARROW | CUTMIX), (300, CUTMIX), (300, PARTS | CUTMIX), (300, NARROW | MIXUP)):
-        yield trial(study, "cifar10-vmcr2", epochs, **far | own)
-    yield trial(study, "cifar10-ce", 600, **NARROW | CUTMIX)
+    calm: dict[str, Any] = {"weight_decay": 1e-4}
+    cut = NARROW | CUTMIX
+    yield trial(study, "cifar10-mcr2", 800, **cut | calm | {"batch_size": 4000, "memory": 0})
+    yield trial(study, "cifar10-vmcr2", 600, **far | cut)
+    yield trial(study, "cifar10-mcr2", 600, **NARROW)
+    for own in (cut | {"batch_expansion": 0.2}, CUTMIX, PARTS | CUTMIX, NARROW | MIXUP):
+        yield trial(study, "cifar10-vmcr2", 300, **far | own)
+    yield trial(study, "cifar10-ce", 600, **cut)
     for batch in (2000, 4000):
         yield trial(study, "cifar10-mcr2", 1200, **NARROW, weight_decay=1e-4, batch_size=batch)
 
