@@ -90,21 +90,19 @@ def _next() -> Iterator[Trial]:
 
 
 def _mixed() -> Iterator[Trial]:
-    """Mixed pictures for longer, with other crops and for exact MCR², and its decay and batches in longer runs.
+    """Mixed pictures for longer, with other crops and for exact MCR², and its decay in long runs.
 
     The longest come first: they end last where several train at a time.
     """
     study, far = "row-cifar10-mixed", flat(12) | {"weight_decay": 2e-3, "focus": 100.0}
-    calm: dict[str, Any] = {"weight_decay": 1e-4}
     cut = NARROW | CUTMIX
-    yield trial(study, "cifar10-mcr2", 800, **cut | calm | {"batch_size": 4000, "memory": 0})
+    yield trial(study, "cifar10-mcr2", 800, **cut | {"weight_decay": 1e-4, "batch_size": 4000, "memory": 0})
     yield trial(study, "cifar10-vmcr2", 600, **far | cut)
-    yield trial(study, "cifar10-mcr2", 600, **NARROW)
+    for own in (NARROW, NARROW | {"weight_decay": 2e-5}):
+        yield trial(study, "cifar10-mcr2", 600, **own)
+    yield trial(study, "cifar10-ce", 600, **cut)
     for own in (cut | {"batch_expansion": 0.2}, CUTMIX, PARTS | CUTMIX, NARROW | MIXUP):
         yield trial(study, "cifar10-vmcr2", 300, **far | own)
-    yield trial(study, "cifar10-ce", 600, **cut)
-    for batch in (2000, 4000):
-        yield trial(study, "cifar10-mcr2", 1200, **NARROW, weight_decay=1e-4, batch_size=batch)
 
 
 def _focus() -> Iterator[Trial]:

@@ -49,6 +49,7 @@ def _next() -> Iterator[Trial]:
     yield trial(study, "tiny-imagenet-ce", 200, lr=0.5)
     for own in (MIRRORED, {"weight_decay": 1e-4}):
         yield trial(study, "tiny-imagenet-mcr2", 100, **own)
+    yield trial(study, "tiny-imagenet-mcr2", 600, **MIRRORED)
     yield trial(study, "tiny-imagenet-mcr2", 250, **MIRRORED | {"weight_decay": 1e-4})
 
 

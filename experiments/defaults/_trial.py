@@ -36,7 +36,9 @@ STARTS: dict[str, dict[str, Any]] = {
     "cifar10-mcr2": {"crop_padding": 8, "weight_decay": 5e-4},
     "cifar10-ce": {"crop_padding": 8, "mix": "none"},
     "tiny-imagenet-vmcr2": {"codes": "free", "atoms_per_class": 10, "focus": 0.0, "lr": 0.1, "weight_decay": 3e-3},
-    "tiny-imagenet-mcr2": {"augmentation": "resized-crop", "least_area": 0.5},
+    "cifar100-preact-vmcr2": {"mix": "none"},
+    "cifar100-preact-ce": {"mix": "none"},
+    "tiny-imagenet-mcr2": {"augmentation": "resized-crop", "least_area": 0.5, "components": 0},
     "tiny-imagenet-ce": {"lr": 1.0},
     "tiny-imagenet-preact-ce": {"lr": 0.5},
 }
