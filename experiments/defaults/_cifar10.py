@@ -85,7 +85,7 @@ def _next() -> Iterator[Trial]:
         yield trial(study, "cifar10-vmcr2", 300, **far | own)
     yield trial(study, "cifar10-mcr2", 400, **NARROW | calm | {"batch_size": 2000})
     yield trial(study, "cifar10-ce", 300, **NARROW | CUTMIX)
-    # mixed pictures cannot be carried: a batch must hold more of a class than the class has dimensions
+    # without a memory a batch must hold more of a class than the class has dimensions
     yield trial(study, "cifar10-mcr2", 400, **NARROW | CUTMIX | calm | {"batch_size": 2000, "memory": 0})
 
 
@@ -96,6 +96,7 @@ def _mixed() -> Iterator[Trial]:
     """
     study, far = "row-cifar10-mixed", flat(12) | {"weight_decay": 2e-3, "focus": 100.0}
     cut = NARROW | CUTMIX
+    yield trial(study, "cifar10-mcr2", 600, **cut | {"weight_decay": 1e-4, "soft_memory": True})
     yield trial(study, "cifar10-mcr2", 800, **cut | {"weight_decay": 1e-4, "batch_size": 4000, "memory": 0})
     yield trial(study, "cifar10-vmcr2", 600, **far | cut)
     for own in (NARROW, NARROW | {"weight_decay": 2e-5}):

@@ -2,7 +2,7 @@
 
     python -m experiments.ledger.figures [--out docs/images]
 
-They show seed 0 of every row that has a result.
+They show seed 0 of every row that has a result. A row that waits for its run shows its latest one by earlier settings.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from matplotlib.lines import Line2D
 
 from .._drawing import COLOURS, draw_all
 from .rows import OBJECTIVES, RESULTS, Result, result_of, rows
+from .table import last_of, set_aside
 
 PLACES = {
     "mnist": "MNIST, d = 128",
@@ -29,12 +30,15 @@ FAMILIES = {"tuned": "-", "paper": "--"}
 
 def results(folder: Path) -> dict[tuple[str, str, str], Result]:
     """Seed 0 of what ended, by family, place and objective."""
-    found = {}
+    found, aside = {}, set_aside(folder)
     for family in FAMILIES:
         for place in PLACES:
             for objective in OBJECTIVES:
                 row = rows().get(f"{family}-{place}-{objective}")
-                result = result_of(folder, row, 0) if row is not None else None
+                if row is None:
+                    continue
+                before = (earlier for earlier in last_of(row, aside) if earlier["seed"] == 0)
+                result = result_of(folder, row, 0) or next(before, None)
                 if result is not None and "failed" not in result["summary"]:
                     found[family, place, objective] = result
     return found

@@ -109,7 +109,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.set_defaults(command=show, only=["*"], but=[])
     commands = parser.add_subparsers(metavar="COMMAND")
     chosen = argparse.ArgumentParser(add_help=False)
-    chosen.add_argument("--only", nargs="+", default=["*"], metavar="NAME", help="runs of these names, * for anything")
+    only = "runs of these names, in this order; * for anything"
+    chosen.add_argument("--only", nargs="+", default=["*"], metavar="NAME", help=only)
     chosen.add_argument("--but", nargs="+", default=[], metavar="NAME", help="and not these")
     commands.add_parser("show", parents=[chosen], help="what is left").set_defaults(command=show)
     making = commands.add_parser("run", parents=[chosen], help="make it")

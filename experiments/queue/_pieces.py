@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fnmatch import fnmatch
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,7 +41,10 @@ class Piece(NamedTuple):
 
 
 def pieces(runs: Path, only: Sequence[str] = ("*",), but: Sequence[str] = ()) -> list[Piece]:
-    """Those without a result whose names match ``only`` and not ``but``: what chooses recipes first."""
+    """Those without a result whose names match ``only`` and not ``but``.
+
+    They come in the order of ``only``'s patterns; of one pattern what chooses recipes comes first.
+    """
     found = [Piece(f"{name}: {trial.name}", trial) for name in STUDIES for trial in missing(studies()[name])]
     for row in rows().values():
         found += [
@@ -48,11 +52,14 @@ def pieces(runs: Path, only: Sequence[str] = ("*",), but: Sequence[str] = ()) ->
             for seed in row.seeds
             if result_of(RESULTS, row, seed) is None
         ]
-    return [piece for piece in found if _matches(piece.name, only) and not _matches(piece.name, but)]
+    named = [(piece, _first(piece.name, only)) for piece in found if _first(piece.name, but) is None]
+    chosen = [(at, piece) for piece, at in named if at is not None]
+    return [piece for _, piece in sorted(chosen, key=itemgetter(0))]
 
 
-def _matches(name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatch(name, pattern) for pattern in patterns)
+def _first(name: str, patterns: Sequence[str]) -> int | None:
+    """Where the first pattern stands that the name matches."""
+    return next((at for at, pattern in enumerate(patterns) if fnmatch(name, pattern)), None)
 
 
 def alone(config: Config) -> float:

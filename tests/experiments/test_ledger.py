@@ -327,6 +327,12 @@ def test_the_figures_show_seed_0_of_what_ended(tmp_path: Path, capsys: pytest.Ca
     titles = [axis.get_title() for axis in figures.convergence(tmp_path).axes]
     places = ("mnist", "cifar100", "cifar100-d100", "tiny-imagenet")
     assert titles == [figures.PLACES[place] for place in places], "three in a line, and no empty axes in the last"
+    (tmp_path / "earlier").mkdir()
+    then = json.loads((tmp_path / "tuned-mnist-vmcr2-seed0.json").read_text())
+    then |= {"row": "tuned-mnist-vmcr2", "seed": 0, "manifest": {"started": "2026-11-01"}}
+    (tmp_path / "earlier" / "tuned-mnist-vmcr2-seed0-7.json").write_text(json.dumps(then))
+    first = figures.convergence(tmp_path).axes[0]
+    assert {line.get_label() for line in first.get_lines()} == {"MCR², paper", "V-MCR², tuned"}, "as it was before"
     draw_all(None, figures.PICTURES, ["--out", str(tmp_path / "out")])
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"ledger-figure1.png", "ledger-figure2.png"}
 

@@ -109,6 +109,7 @@ def test_runs_travel_from_one_machine_to_another(
     everything = ["tiny: digits ce", "tiny: digits mcr2", "tuned-tiny-seed0", "tuned-tiny-seed1"]
     assert left(capsys)[:-1] == everything
     assert left(capsys, "--only", "tiny*", "--but", "*mcr2")[:-1] == ["tiny: digits ce"]
+    assert left(capsys, "--only", "*seed1", "tiny*", "*seed0")[:-1] == [everything[at] for at in (3, 0, 1, 2)]
     log, parcel = tmp_path / "queue.log", tmp_path / "new.tar.gz"
 
     def look(*arguments: str) -> str:

@@ -57,6 +57,96 @@ def test_it_is_the_equation_while_the_memory_fills_and_after_it_wraps(memory: in
     assert 9 * m > memory
 
 
+def mixed(m: int, seed: int) -> tuple[Tensor, Tensor]:
+    """A batch whose samples belong to two classes, as mixed pictures do; every third one to all."""
+    z, labels = batch(m, seed)
+    generator = seeded(100 + seed)
+    if seed % 3 == 2:
+        return z, torch.rand(m, K, generator=generator, dtype=DOUBLE).softmax(1)
+    share = 1 - torch.rand(m, 1, generator=generator, dtype=DOUBLE) / 2
+    return z, share * reference.one_hot(labels, K) + (1 - share) * reference.one_hot(labels.roll(1), K)
+
+
+@pytest.mark.parametrize("surrogate", [False, True])
+@pytest.mark.parametrize(("memory", "m"), SIZES)
+def test_a_soft_memory_is_the_equation_with_memberships(memory: int, m: int, surrogate: bool) -> None:
+    """Some batches have labels: they count as memberships of 1."""
+    loss = remembering(memory, normalize=False, max_gradient=None, soft_memory=True)
+    past, past_memberships = torch.zeros(0, D, dtype=DOUBLE), torch.zeros(0, K, dtype=DOUBLE)
+    for seed in range(9):
+        z, targets = batch(m, seed) if seed in (4, 5) else mixed(m, seed)
+        memberships = targets if targets.ndim == 2 else reference.one_hot(targets, K)
+        value, gradient = reference.carried_loss(z, memberships, past, past_memberships, 0.5)
+        leaf = z.clone().requires_grad_()
+        if surrogate:
+            made = loss.surrogate(leaf, targets, loss.look_ahead(targets) if seed % 2 else None)
+        else:
+            made = loss(leaf, targets)
+        made.backward()
+        assert made.item() == pytest.approx(0.0 if surrogate else value.item(), rel=1e-9)
+        assert leaf.grad is not None
+        assert relative(leaf.grad, gradient) < 1e-9
+        past, past_memberships = torch.cat([past, z])[-memory:], torch.cat([past_memberships, memberships])[-memory:]
+    assert 9 * m > memory
+
+
+def test_with_labels_a_soft_memory_is_the_other_one() -> None:
+    soft, hard = remembering(30, soft_memory=True), remembering(30)
+    for seed in range(6):
+        z, labels = batch(8, seed)
+        left, right = z.clone().requires_grad_(), z.clone().requires_grad_()
+        (soft(left, labels) + hard(right, labels)).backward()
+        assert left.grad is not None
+        assert right.grad is not None
+        assert relative(left.grad, right.grad) < 1e-9
+    # 48 rows came, 30 are kept: no place is empty
+    assert torch.equal(soft.memory_memberships, reference.one_hot(hard.memory_labels, K))
+    assert torch.equal(soft.memory_features, hard.memory_features)
+
+
+def test_a_soft_memory_takes_memberships_as_constants() -> None:
+    loss = remembering(30, soft_memory=True)
+    for seed in range(2):
+        z, memberships = mixed(8, seed)
+        memberships.requires_grad_()
+        loss(z.requires_grad_(), memberships).backward()
+        assert memberships.grad is None
+    assert not loss.memory_memberships.requires_grad
+
+
+def test_fixed_shapes_change_nothing_in_a_soft_memory() -> None:
+    torch.compiler.reset()
+    loss = remembering(30, soft_memory=True)
+    twin = copy.deepcopy(loss)
+    compiled = torch.compile(twin, fullgraph=True, backend="aot_eager")
+    for seed in range(6):
+        z, memberships = mixed(8, seed)
+        left, right = z.clone().requires_grad_(), z.clone().requires_grad_()
+        expected, value = loss(left, memberships), compiled(right, memberships)
+        (expected + value).backward()
+        assert value.item() == pytest.approx(expected.item(), rel=1e-9)
+        assert left.grad is not None
+        assert right.grad is not None
+        assert relative(right.grad, left.grad) < 1e-9
+        assert all(relative(a, b) < 1e-9 for a, b in zip(loss.buffers(), twin.buffers(), strict=True) if a.ndim == 2)
+    assert not twin.fault
+
+
+def test_a_soft_memory_travels_and_leaves_out_what_is_not_finite() -> None:
+    loss = remembering(24, validate=False, soft_memory=True)
+    z, memberships = mixed(8, seed=0)
+    z[3, 1] = torch.nan
+    loss.surrogate(z.requires_grad_(), memberships)
+    assert loss.fault
+    assert (loss.memory_memberships[3] == 0).all()
+    assert int((loss.memory_memberships.sum(1) > 0).sum()) == 7
+    assert set(loss.state_dict()) == {"memory_features", "memory_memberships", "memory_next"}
+    twin = remembering(24, soft_memory=True)
+    twin.load_state_dict(loss.state_dict())
+    for seed in range(1, 5):
+        assert loss(*mixed(8, seed)).item() == twin(*mixed(8, seed)).item()
+
+
 @pytest.mark.parametrize(("memory", "m"), SIZES[1:3])
 def test_fixed_shapes_change_nothing(memory: int, m: int) -> None:
     """Compiled, empty places are in the padded arrays too, and classes have a fixed room."""
@@ -168,6 +258,8 @@ def test_a_row_that_is_not_finite_is_flagged_and_does_not_stay() -> None:
 def test_mistakes_are_named() -> None:
     with pytest.raises(ValueError, match="dim is missing"):
         MCR2Loss(K, memory=10)
+    with pytest.raises(ValueError, match="soft_memory needs a memory"):
+        MCR2Loss(K, soft_memory=True)
     for bad in (-1, 1.5, True):
         with pytest.raises(ValueError, match="memory must be at least 1 and whole"):
             MCR2Loss(K, memory=bad, dim=D)  # type: ignore[arg-type]

@@ -66,8 +66,9 @@ def test_a_mean_of_weights_is_measured_with_statistics_of_whole_pictures() -> No
     assert made.step.samples.mixing, "training goes on as before"
 
 
-def test_a_run_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
-    config = quick("vmcr2", epochs=4, mix="cutmix", mix_until=0.75)
+@pytest.mark.parametrize(("objective", "settings"), [("vmcr2", {}), ("mcr2", {"memory": 900, "soft_memory": True})])
+def test_a_run_goes_on_as_if_nothing_had_happened(objective: str, settings: dict[str, Any], tmp_path: Path) -> None:
+    config = quick(objective, epochs=4, mix="cutmix", mix_until=0.75, **settings)
     whole = fit(config, out=tmp_path / "whole")
 
     class Stop:
@@ -83,9 +84,24 @@ def test_a_run_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("objective", "settings"), [("mcr2", {"memory": 900}), ("vmcr2", {"block": True})])
 def test_what_has_no_room_for_memberships(objective: str, settings: dict[str, Any]) -> None:
-    words = "^a memory, and V-MCR² in blocks, need one class for each sample: set mix=none, memory=0 or block=false$"
+    words = (
+        "^a memory, and V-MCR² in blocks, need one class for each sample: set mix=none, soft_memory=true, memory=0 or "
+    )
     with pytest.raises(UserError, match=words):
         quick(objective, mix="mixup", **settings)
+
+
+@pytest.mark.parametrize("objective", ["mcr2", "ce+mcr2"])
+def test_a_soft_memory_takes_mixed_pictures(objective: str, tmp_path: Path) -> None:
+    """And labels, when mixing has ended: a row of the memory then has one class again."""
+    config = quick(objective, epochs=30, mix="cutmix", mix_until=0.8, memory=900, soft_memory=True)
+    run = fit(config, out=tmp_path / "run")
+    assert run.summary["readout_accuracy"] > 0.9
+
+
+def test_a_soft_memory_needs_one() -> None:
+    with pytest.raises(UserError, match=r"^soft_memory needs a memory of at least batch_size \d+, got memory=0$"):
+        quick("mcr2", soft_memory=True)
 
 
 def test_it_acts_with_mixing_only() -> None:

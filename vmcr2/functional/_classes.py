@@ -189,16 +189,18 @@ class SoftClasses:
 
     A class whose mass Σ_i Π_ij is below the rounding of m is absent: its column is set to zero, and it adds exactly 0.
     What it would add is smaller than the rounding of the other classes, and 1/n_j² would overflow.
+
+    With ``vacant``, a row of zeros is in no class, and proportions count the other rows only.
     """
 
-    def __init__(self, membership: Tensor) -> None:
+    def __init__(self, membership: Tensor, *, vacant: bool = False) -> None:
         self.num_samples, self.num_classes = membership.shape
         mass = membership.detach().sum(0)
         present = mass > torch.finfo(mass.dtype).eps * self.num_samples
         self.membership = torch.where(present, membership, 0.0)
         self.importance: Tensor | None = None
         self.sizes = torch.where(present, mass, 0.0)
-        self.proportions = self.sizes / self.num_samples
+        self.proportions = self.sizes / (mass.sum() if vacant else self.num_samples)
 
     def sum(self, x: Tensor) -> Tensor:
         """Σ_i Π_ij x_i: (m, n) -> (k, n)."""

@@ -157,14 +157,21 @@ def compression_gradient(
 
 
 def carried_compression(
-    z: Tensor, memory: Tensor, classes: HardClasses, eps_sq: float, guard: Guard
+    z: Tensor, memory: Tensor, classes: Classes, eps_sq: float, guard: Guard
 ) -> tuple[Tensor, Tensor]:
     """R_c of the rows of ``memory`` followed by z, and its gradient in z, (m, d), times rows/m.
 
     ``classes`` are those of all the rows. With more rows each has less weight; the factor rows/m makes a step as strong
-    as with the batch's own R_c: (c/m) S_j⁻¹ z_i, with S_j = I + cĈ_j of all the class's rows and c = d/ε².
+    as with the batch's own R_c: (c/m) S_j⁻¹ z_i, with S_j = I + cĈ_j of all the class's rows and c = d/ε². With
+    memberships Π it is (c/m) Σ_j Π_ij S_j⁻¹ z_i; a row of ``memory`` whose memberships are 0 is empty.
     """
     rows = torch.cat([memory, z])
+    if isinstance(classes, SoftClasses):
+        by_gram = _smaller_side_is_gram(len(rows), z.shape[1], "auto")
+        value, gradient, _ = soft_parts(
+            rows, classes, eps_sq, guard, by_gram=by_gram, wants_z=True, first=len(memory)
+        )
+        return value, gradient * (len(rows) / len(z))
     value, gradient = hard_compression(rows, classes, eps_sq, "auto", guard, with_gradient=True)
     return value, gradient[len(memory) :] * (classes.sizes.sum() / len(z))
 

@@ -15,12 +15,14 @@ _FLOATS = 2**24
 
 
 def soft_parts(
-    z: Tensor, classes: SoftClasses, eps_sq: float, guard: Guard, *, by_gram: bool, wants_z: bool
+    z: Tensor, classes: SoftClasses, eps_sq: float, guard: Guard, *, by_gram: bool, wants_z: bool, first: int = 0
 ) -> tuple[Tensor, Tensor, Tensor]:
     """R_c and its gradients in z and in memberships, one class at a time: a soft class has every sample.
 
     So its matrices are min(m, d) wide. With c = d/ε² and h_ij = z_iᵀS_j⁻¹z_i: ∂R_c/∂z_i = (c/m) Σ_j Π_ij S_j⁻¹z_i, and
     ∂R_c/∂Π_ij = 1/(2m) [log det S_j + c (h_ij − Σ_l Π_lj h_lj / n_j)].
+
+    The gradient in z is that of the rows from ``first`` on.
     """
     m, d = z.shape
     c = d / eps_sq
@@ -30,7 +32,7 @@ def soft_parts(
         members = classes.membership.T.contiguous()  # (k, m): what is done for all classes at once is done here
         inverse_sizes = safe_reciprocal(classes.sizes).unsqueeze(1)
         roots = (c * inverse_sizes * members).sqrt_()
-        grad_z = torch.zeros_like(z) if wants_z else z[:0]
+        grad_z = torch.zeros_like(z[first:]) if wants_z else z[:0]
         if z.is_cuda and not by_gram:  # a loop of small kernels would leave a GPU idle
             size = max(1, _FLOATS // z.numel())
             parts = zip(torch.split(members, size), torch.split(roots, size), strict=True)
@@ -63,25 +65,33 @@ def _soft_classes(z: Tensor, pi: Tensor, root: Tensor, guard: Guard, total: Tens
     nats = logdet(factor).to(z.dtype)
     if not (len(total) or wants_shares):
         return SoftClass(nats, nats)
-    solved = (z.to(factor.dtype) @ cholesky_inverse(factor)).to(z.dtype)
+    solved = (_asked(z, total, wants_shares).to(factor.dtype) @ cholesky_inverse(factor)).to(z.dtype)
     if len(total):
-        total.add_((solved * pi.unsqueeze(2)).sum(0))
+        last = slice(-len(total), None)
+        total.add_((solved[:, last] * pi[:, last].unsqueeze(2)).sum(0))
     return SoftClass(nats, solved.mul_(z).sum(2) if wants_shares else nats)
+
+
+def _asked(z: Tensor, total: Tensor, wants_shares: bool) -> Tensor:
+    """Rows of which S_j⁻¹z_i is needed: for shares all, otherwise those of ``total``."""
+    return z if wants_shares else z[len(z) - len(total) :]
 
 
 def _soft_class(z: Tensor, pi: Tensor, root: Tensor, guard: Guard, total: Tensor, wants_shares: bool) -> SoftClass:
     """One class with S_j = I + PᵀP, P_i = √(cΠ_ij/n_j) z_i, d×d: one inverse and one product.
 
-    Π_ij S_j⁻¹z_i is added to ``total``, unless that is empty.
+    Π_ij S_j⁻¹z_i of the last rows is added to ``total``, unless that is empty.
     """
     # the same P on both sides: S_j stays positive definite whatever the rounding of P
     factor = factor_identity_plus((z * root.unsqueeze(1)).T, guard)
     nats = logdet(factor).to(z.dtype)
     if not (len(total) or wants_shares):
         return SoftClass(nats, nats)
-    solved = (z.to(factor.dtype) @ cholesky_inverse(factor)).to(z.dtype)  # every S_j⁻¹z_i, members or not
+    # every S_j⁻¹z_i, members or not
+    solved = (_asked(z, total, wants_shares).to(factor.dtype) @ cholesky_inverse(factor)).to(z.dtype)
     if len(total):
-        total.addcmul_(solved, pi.unsqueeze(1))
+        last = slice(-len(total), None)
+        total.addcmul_(solved[last], pi[last].unsqueeze(1))
     return SoftClass(nats, solved.mul_(z).sum(1) if wants_shares else nats)
 
 
@@ -96,7 +106,8 @@ def _soft_class_by_gram(
         return SoftClass(nats, nats)
     W = (cholesky_inverse(factor) @ P.to(factor.dtype)).to(z.dtype)
     if len(total):
-        total.addcmul_(W, (pi * safe_reciprocal(root)).unsqueeze(1))
+        last = slice(-len(total), None)
+        total.addcmul_(W[last], (pi[last] * safe_reciprocal(root[last])).unsqueeze(1))
     if not wants_shares:
         return SoftClass(nats, nats)
     # W_i/√(cΠ_ij/n_j) is S⁻¹z_i without cancellation; only for a tiny Π_ij Woodbury's formula is needed

@@ -31,10 +31,10 @@ def exact_gradient(
         by_expansion = expansion_gradient(z, eps_sq, branch.guard)
     if isinstance(classes, CarriedAhead):
         by_compression = compression_gradient(z, classes.classes, eps_sq, guard, classes.inverses, classes.scales)
-    elif isinstance(classes, SoftClasses):
-        by_compression = _soft_compression_gradient(z, classes, eps_sq, guard)
     elif memory is not None:
         by_compression = carried_compression(z, memory, classes, eps_sq, guard)[1]
+    elif isinstance(classes, SoftClasses):
+        by_compression = _soft_compression_gradient(z, classes, eps_sq, guard)
     else:
         by_compression = compression_gradient(z, classes, eps_sq, guard)
     side.join()

@@ -14,6 +14,7 @@ from ..functional import (
     Guard,
     HardClasses,
     RateTerms,
+    SoftClasses,
     attach_gradient,
     by_kernels,
     carried_compression,
@@ -51,8 +52,11 @@ class MCR2Loss(RememberedFeatures):
         num_classes: k. A class that is not in the batch contributes exactly 0.
         eps_sq: ε², the squared precision (never ε), between 1e-12 and 1e12; the paper's 0.5.
         memory: how many rows of past features to keep; 0 for none, otherwise at least the rows of a batch. It needs
-            integer labels in train mode.
+            integer labels in train mode, or ``soft_memory``.
         dim: d; needed with ``memory``.
+        soft_memory: the rows of the memory may belong to several classes, so that train mode takes memberships too,
+            as constants. Every class is then computed from all rows, which is k times the work, and a row of the
+            memory has k more numbers.
         max_gradient: in train mode, the most that the lengths of the gradients in the rows of z may sum to; a larger
             gradient is multiplied by a factor, so it is then not the gradient of the value. Otherwise the first steps
             of SGD can throw all features to one place. None for no bound. A factor in front of the loss multiplies the
@@ -68,7 +72,8 @@ class MCR2Loss(RememberedFeatures):
             capturing. An error that is not raised sets the buffer ``fault``, which stays set until ``fault.zero_()``.
 
     ``memory_features``, ``memory_labels`` (−1 where a place is empty) and ``memory_next``, the next place to write to,
-    are buffers and part of the ``state_dict``; without ``memory`` there are none.
+    are buffers and part of the ``state_dict``; without ``memory`` there are none. With ``soft_memory`` there is
+    ``memory_memberships`` (0 where a place is empty) instead of the labels.
 
     >>> loss = MCR2Loss(2)
     >>> round(loss(torch.eye(4), torch.tensor([0, 0, 1, 1])).item(), 4)
@@ -84,6 +89,7 @@ class MCR2Loss(RememberedFeatures):
         eps_sq: float = 0.5,
         memory: int = 0,
         dim: int | None = None,
+        soft_memory: bool = False,
         max_gradient: float | None = EXACT,
         gather: bool = False,
         normalize: bool = True,
@@ -99,6 +105,7 @@ class MCR2Loss(RememberedFeatures):
         self.eps_sq = float(eps_sq)
         self.memory = memory
         self.dim = dim
+        self.soft_memory = soft_memory
         self.max_gradient = check_max_gradient(max_gradient)
         self.normalize = normalize
         self.max_class_size = max_class_size
@@ -108,7 +115,9 @@ class MCR2Loss(RememberedFeatures):
             check_count(memory, "memory")
             if dim is None:
                 raise ValueError("dim is missing: memory needs the features' dimension, MCR2Loss(k, memory=…, dim=d)")
-            self._make_memory(memory, dim)
+            self._make_memory(memory, dim, num_classes if soft_memory else None)
+        elif soft_memory:
+            raise ValueError("soft_memory needs a memory: MCR2Loss(k, memory=…, dim=d, soft_memory=True)")
         self._keeps_statistics = False
         self._max_batch_class_size: int | None = None
         self._statistics: CarriedStatistics | None = None
@@ -125,15 +134,15 @@ class MCR2Loss(RememberedFeatures):
         outputs, z = z, unit_features(z, guard, self.normalize, self.dim)
         x = z.detach()
         classes = self._classes(labels, x, guard, remembers := self._remembers())
-        if remembers and isinstance(classes, HardClasses):
+        if remembers:
             with torch.no_grad():
                 past = self.memory_features.to(x.dtype)
                 R_c, by_compression = carried_compression(x, past, classes, self.eps_sq, guard)
         else:
             R_c, by_compression = compression_with_gradient(x, classes, self.eps_sq, guard)
         R, by_expansion = expansion_with_gradient(x, self.eps_sq, guard)
-        if remembers and isinstance(classes, HardClasses):
-            self._remember(x, classes.labels[self.memory :])
+        if remembers:
+            self._remember_batch(x, classes)
         if guard.raises:
             self._watch.look(R, classes, dim=x.shape[1], eps_sq=self.eps_sq)
         gradient = bounded(by_compression - by_expansion, outputs, x, self.normalize, self.max_gradient)
@@ -185,11 +194,16 @@ class MCR2Loss(RememberedFeatures):
             or (ahead.sizes.dtype, ahead.num_samples) != (x.dtype, rows)
         ):
             ahead = self._classes(labels, x, guard, remembers)
-        if not (remembers and isinstance(ahead, HardClasses)):
+        if not remembers:
             return exact_gradient(x, ahead, self.eps_sq, guard)
         gradient = exact_gradient(x, ahead, self.eps_sq, guard, self.memory_features.to(x.dtype))
-        self._remember(x, ahead.labels[self.memory :])
+        self._remember_batch(x, ahead)
         return gradient
+
+    def _remember_batch(self, x: Tensor, classes: Classes) -> None:
+        """``classes`` are those of the memory's rows followed by the batch's."""
+        rows = classes.labels if isinstance(classes, HardClasses) else classes.membership
+        self._remember(x, rows[self.memory :])
 
     @full_precision
     def look_ahead(self, labels: Tensor) -> Classes | CarriedAhead:
@@ -213,7 +227,8 @@ class MCR2Loss(RememberedFeatures):
 
         ``max_batch_class_size``: as ``max_class_size``, of a batch without the memory.
         """
-        self._keeps_statistics, self._max_batch_class_size = self.memory > 0, max_batch_class_size
+        self._keeps_statistics = self.memory > 0 and not self.soft_memory
+        self._max_batch_class_size = max_batch_class_size
 
     def _carried(self, guard: Guard) -> CarriedStatistics | None:
         """The memory's statistics, where shapes are fixed and there are kernels for them."""
@@ -228,11 +243,11 @@ class MCR2Loss(RememberedFeatures):
         if self._statistics is not None:
             self._statistics.refresh()
 
-    def _write(self, places: Tensor, features: Tensor, labels: Tensor) -> None:
+    def _write(self, places: Tensor, features: Tensor, classes: Tensor) -> None:
         if self._statistics is None:
-            super()._write(places, features, labels)
+            super()._write(places, features, classes)
         else:
-            self._statistics.replace(places, features, labels)
+            self._statistics.replace(places, features, classes)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> MCR2Loss:
         super()._apply(fn, recurse)
@@ -257,7 +272,7 @@ class MCR2Loss(RememberedFeatures):
             return self._classes_with_memory(labels, like, guard)
         return read_classes(labels, like, self.num_classes, guard, self.max_class_size)
 
-    def _classes_with_memory(self, labels: Tensor, like: Tensor, guard: Guard) -> HardClasses:
+    def _classes_with_memory(self, labels: Tensor, like: Tensor, guard: Guard) -> Classes:
         """The classes of the memory's rows followed by the batch's."""
         if len(like) > self.memory:
             raise ValueError(
@@ -266,8 +281,13 @@ class MCR2Loss(RememberedFeatures):
         if self._statistics is not None:
             self._statistics.settle()
         batch = read_classes(labels, like, self.num_classes, guard)
-        if not isinstance(batch, HardClasses):
-            raise ValueError("memory takes integer labels (m,), not memberships: labels.argmax(1), or memory=0")
+        if self.soft_memory:
+            own = batch.membership.detach() if isinstance(batch, SoftClasses) else batch.indicator().T
+            return SoftClasses(torch.cat([self.memory_memberships.to(own.dtype), own]), vacant=True)
+        if isinstance(batch, SoftClasses):
+            raise ValueError(
+                "memory takes integer labels (m,), not memberships: soft_memory=True, labels.argmax(1), or memory=0"
+            )
         past = torch.where(self.memory_labels < 0, self.num_classes, self.memory_labels)
         rows = torch.cat([past, batch.labels])
         return HardClasses(rows, self.num_classes, batch.sizes.dtype, self.max_class_size, vacant=True)
@@ -275,4 +295,5 @@ class MCR2Loss(RememberedFeatures):
     def extra_repr(self) -> str:
         """The arguments."""
         kept = f", memory={self.memory}, dim={self.dim}" if self.memory else ""
+        kept += ", soft_memory=True" if self.soft_memory else ""
         return f"num_classes={self.num_classes}, eps_sq={self.eps_sq}{kept}, normalize={self.normalize}"

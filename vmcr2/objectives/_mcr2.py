@@ -25,16 +25,20 @@ class MCR2Settings(ObjectiveSettings):
 
     memory: int = setting(0, at_least=0)
     """Rows of past features from which it takes its class statistics; 0 for the batch alone."""
+    soft_memory: bool = False
+    """The memory takes mixed samples, which belong to two classes. A step takes longer, the more classes the more."""
 
     def contradictions_with(self, batch_size: int) -> Iterator[str]:
         """A batch replaces the oldest rows, so it must fit in."""
         if 0 < self.memory < batch_size:
             yield f"memory must hold a whole batch: 0, or at least batch_size {batch_size}, got {self.memory!r}"
+        if self.soft_memory and self.memory == 0:
+            yield f"soft_memory needs a memory of at least batch_size {batch_size}, got memory=0"
 
     @property
     def takes_memberships(self) -> bool:
-        """The rows of a memory have one class each."""
-        return self.memory == 0
+        """The rows of a memory have one class each, unless it is soft."""
+        return self.memory == 0 or self.soft_memory
 
     @classmethod
     def rule(cls, num_classes: int, dim: int, batch_size: int) -> dict[str, Any]:
@@ -48,6 +52,7 @@ class MCR2Settings(ObjectiveSettings):
             eps_sq=self.eps_sq,
             memory=self.memory,
             dim=dim,
+            soft_memory=self.soft_memory,
             max_gradient=None,
             normalize=False,
             max_class_size=batch_capacity(labels, num_classes, batch_size + self.memory),

@@ -63,7 +63,8 @@ class Config:
             raise UserError(problem)
         if self.data.mix != "none" and not self.objective.takes_memberships:
             raise UserError(
-                "a memory, and V-MCR² in blocks, need one class for each sample: set mix=none, memory=0 or block=false"
+                "a memory, and V-MCR² in blocks, need one class for each sample: "
+                "set mix=none, soft_memory=true, memory=0 or block=false"
             )
         if self.run.components > self.model.dim:
             raise UserError(f"components must be at most dim {self.model.dim}, got {self.run.components!r}")
