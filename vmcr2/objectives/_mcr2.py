@@ -26,7 +26,7 @@ class MCR2Settings(ObjectiveSettings):
     memory: int = setting(0, at_least=0)
     """Rows of past features from which it takes its class statistics; 0 for the batch alone."""
     soft_memory: bool = False
-    """The memory takes mixed samples, which belong to two classes. A step takes longer, the more classes the more."""
+    """The memory takes mixed samples, which belong to two classes. A step takes longer, and more so with more classes."""
 
     def contradictions_with(self, batch_size: int) -> Iterator[str]:
         """A batch replaces the oldest rows, so it must fit in."""
