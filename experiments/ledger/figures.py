@@ -30,15 +30,16 @@ FAMILIES = {"tuned": "-", "paper": "--"}
 
 def results(folder: Path) -> dict[tuple[str, str, str], Result]:
     """Seed 0 of what ended, by family, place and objective."""
-    found, aside = {}, set_aside(folder)
+    found = {}
+    first = {key: [one for one in group if one["seed"] == 0] for key, group in set_aside(folder).items()}
+    aside = {key: group for key, group in first.items() if group}
     for family in FAMILIES:
         for place in PLACES:
             for objective in OBJECTIVES:
                 row = rows().get(f"{family}-{place}-{objective}")
                 if row is None:
                     continue
-                before = (earlier for earlier in last_of(row, aside) if earlier["seed"] == 0)
-                result = result_of(folder, row, 0) or next(before, None)
+                result = result_of(folder, row, 0) or next(iter(last_of(row, aside)), None)
                 if result is not None and "failed" not in result["summary"]:
                     found[family, place, objective] = result
     return found

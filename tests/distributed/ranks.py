@@ -66,6 +66,8 @@ def make_loss(kind: str, gather: bool, dtype: torch.dtype) -> nn.Module:
         return MCR2Loss(CLASSES, gather=gather).to(dtype)
     if kind == "mcr2 with memory":
         return MCR2Loss(CLASSES, memory=180, dim=DIM, gather=gather).to(dtype)
+    if kind == "mcr2 with soft memory":
+        return MCR2Loss(CLASSES, memory=180, dim=DIM, soft_memory=True, gather=gather).to(dtype)
     own: dict[str, Any] = {"atoms_per_class": 3, "gather": gather}
     if kind == "vmcr2, Eq. 7":
         own |= {"batch_expansion": 0.0, "max_gradient": None, "self_latch": False}
@@ -87,6 +89,7 @@ KINDS = (
     "vmcr2 in blocks",
     "surrogate vmcr2 in blocks",
     "soft mcr2",
+    "soft mcr2 with soft memory",
     "soft vmcr2",
     "surrogate mcr2",
     "surrogate vmcr2",

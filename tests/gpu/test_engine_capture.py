@@ -53,6 +53,29 @@ def test_captured_and_eager_give_the_same_losses_over_100_steps(objective: str, 
     assert not captured.step.broken
 
 
+@pytest.mark.parametrize(
+    ("objective", "changes"), [("vmcr2", {}), ("mcr2", {}), ("mcr2 with a memory", {"soft_memory": True})]
+)
+@pytest.mark.usefixtures("deterministic")
+def test_captured_and_eager_are_one_when_mixing_ends(objective: str, changes: dict[str, Any]) -> None:
+    """From then on a step looks ahead, and is recorded again."""
+    mixed = {"mix": "cutmix", "mix_until": 0.5, "epochs": 4} | changes
+    eager, captured = (trainer(objective, engine=engine, **mixed) for engine in ("eager", "captured"))
+    engines = engine_of(eager), engine_of(captured)
+    for epoch in range(4):
+        losses: list[list[float]] = [[], []]
+        for made, engine, found in zip((eager, captured), engines, losses, strict=True):
+            if made.step.begin(epoch):
+                engine.renew()
+            for draw in range(8):
+                feed(made, 8 * epoch + draw)
+                engine()
+                found.append(batch_figures(made.step)["loss"])
+        assert losses[0] == pytest.approx(losses[1], rel=1e-4, abs=1e-4), epoch
+    assert engines[1].captured
+    assert not captured.step.broken
+
+
 @pytest.mark.usefixtures("deterministic")
 def test_captured_steps_are_the_plain_loop_of_the_readme() -> None:
     ours, plain = trainer("vmcr2", augmentation="none"), trainer("vmcr2", augmentation="none")

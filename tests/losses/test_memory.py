@@ -106,12 +106,16 @@ def test_with_labels_a_soft_memory_is_the_other_one() -> None:
 
 def test_a_soft_memory_takes_memberships_as_constants() -> None:
     loss = remembering(30, soft_memory=True)
-    for seed in range(2):
-        z, memberships = mixed(8, seed)
-        memberships.requires_grad_()
-        loss(z.requires_grad_(), memberships).backward()
-        assert memberships.grad is None
+    z, memberships = mixed(8, seed=0)
+    memberships.requires_grad_()
+    with pytest.raises(ValueError, match="there is no gradient in memberships"):
+        loss(z, memberships)
+    assert (loss.memory_memberships == 0).all()
+    loss.surrogate(z.requires_grad_(), memberships).backward()
+    assert memberships.grad is None
     assert not loss.memory_memberships.requires_grad
+    loss.eval()(z, memberships).backward()
+    assert memberships.grad is not None, "of the batch alone there is one"
 
 
 def test_fixed_shapes_change_nothing_in_a_soft_memory() -> None:
@@ -140,6 +144,14 @@ def test_a_soft_memory_travels_and_leaves_out_what_is_not_finite() -> None:
     assert loss.fault
     assert (loss.memory_memberships[3] == 0).all()
     assert int((loss.memory_memberships.sum(1) > 0).sum()) == 7
+    z, memberships = mixed(8, seed=1)
+    memberships[5, 2] = torch.inf
+    loss.surrogate(z.requires_grad_(), memberships)
+    assert (loss.memory_memberships[13] == 0).all()
+    leaf = mixed(8, seed=2)[0].requires_grad_()
+    loss.surrogate(leaf, mixed(8, seed=2)[1]).backward()
+    assert leaf.grad is not None
+    assert torch.isfinite(leaf.grad).all()
     assert set(loss.state_dict()) == {"memory_features", "memory_memberships", "memory_next"}
     twin = remembering(24, soft_memory=True)
     twin.load_state_dict(loss.state_dict())

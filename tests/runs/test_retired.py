@@ -20,7 +20,7 @@ SINCE = {
     **{"split_seed": 0, "validation": False, "input_noise": 0.0, "start_from": None, "weights": None},
     **{"backbone_rate": 1.0, "calibration_share": 0.0, "kept_samples": 5000, "patience": 0},
     **{"average_flips": False, "average_shifts": 0, "mix": "none", "mix_until": 1.0},
-    **{"samples_per_class": 0, "block": False},
+    **{"samples_per_class": 0, "block": False, "soft_memory": False},
 }
 """Settings that came later, at what vmcr2 0.1 did."""
 OTHER: dict[str, Any] = {

@@ -100,8 +100,10 @@ def test_a_soft_memory_takes_mixed_pictures(objective: str, tmp_path: Path) -> N
 
 
 def test_a_soft_memory_needs_one() -> None:
-    with pytest.raises(UserError, match=r"^soft_memory needs a memory of at least batch_size \d+, got memory=0$"):
-        quick("mcr2", soft_memory=True)
+    with pytest.raises(UserError, match=r"^soft_memory needs memory, at least batch_size \d+, got 0: set memory, or "):
+        quick("mcr2", soft_memory=True, mix="mixup")
+    with pytest.raises(UserError, match=r"^soft_memory is for mixed samples"):
+        quick("mcr2", soft_memory=True, memory=900)
 
 
 def test_it_acts_with_mixing_only() -> None:

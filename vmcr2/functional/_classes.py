@@ -200,7 +200,9 @@ class SoftClasses:
         self.membership = torch.where(present, membership, 0.0)
         self.importance: Tensor | None = None
         self.sizes = torch.where(present, mass, 0.0)
-        self.proportions = self.sizes / (mass.sum() if vacant else self.num_samples)
+        self.count: Tensor | int = self.sizes.sum() if vacant else self.num_samples
+        """m: the rows that are in a class."""
+        self.proportions = self.sizes / self.count
 
     def sum(self, x: Tensor) -> Tensor:
         """Σ_i Π_ij x_i: (m, n) -> (k, n)."""

@@ -168,12 +168,11 @@ def carried_compression(
     rows = torch.cat([memory, z])
     if isinstance(classes, SoftClasses):
         by_gram = _smaller_side_is_gram(len(rows), z.shape[1], "auto")
-        value, gradient, _ = soft_parts(
-            rows, classes, eps_sq, guard, by_gram=by_gram, wants_z=True, first=len(memory)
-        )
-        return value, gradient * (len(rows) / len(z))
-    value, gradient = hard_compression(rows, classes, eps_sq, "auto", guard, with_gradient=True)
-    return value, gradient[len(memory) :] * (classes.sizes.sum() / len(z))
+        value, gradient, _ = soft_parts(rows, classes, eps_sq, guard, by_gram=by_gram, wants_z=True, first=len(memory))
+    else:
+        value, gradient = hard_compression(rows, classes, eps_sq, "auto", guard, with_gradient=True)
+        gradient = gradient[len(memory) :]
+    return value, gradient * (classes.sizes.sum() / len(z))
 
 
 def _soft(z: Tensor, classes: SoftClasses, eps_sq: float, backend: Backend, guard: Guard) -> Tensor:

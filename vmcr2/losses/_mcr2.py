@@ -55,8 +55,8 @@ class MCR2Loss(RememberedFeatures):
             integer labels in train mode, or ``soft_memory``.
         dim: d; needed with ``memory``.
         soft_memory: the rows of the memory may belong to several classes, so that train mode takes memberships too,
-            as constants. Every class is then computed from all rows, which is k times the work, and a row of the
-            memory has k more numbers.
+            without a gradient in them. Every class is then computed from all rows: that takes longer, and more so with
+            more classes. A row of the memory has k more numbers.
         max_gradient: in train mode, the most that the lengths of the gradients in the rows of z may sum to; a larger
             gradient is multiplied by a factor, so it is then not the gradient of the value. Otherwise the first steps
             of SGD can throw all features to one place. None for no bound. A factor in front of the loss multiplies the
@@ -134,6 +134,8 @@ class MCR2Loss(RememberedFeatures):
         outputs, z = z, unit_features(z, guard, self.normalize, self.dim)
         x = z.detach()
         classes = self._classes(labels, x, guard, remembers := self._remembers())
+        if remembers and labels.requires_grad:
+            raise ValueError("labels: with soft_memory there is no gradient in memberships; pass labels.detach()")
         if remembers:
             with torch.no_grad():
                 past = self.memory_features.to(x.dtype)
@@ -243,11 +245,11 @@ class MCR2Loss(RememberedFeatures):
         if self._statistics is not None:
             self._statistics.refresh()
 
-    def _write(self, places: Tensor, features: Tensor, classes: Tensor) -> None:
+    def _write(self, places: Tensor, features: Tensor, targets: Tensor) -> None:
         if self._statistics is None:
-            super()._write(places, features, classes)
+            super()._write(places, features, targets)
         else:
-            self._statistics.replace(places, features, classes)
+            self._statistics.replace(places, features, targets)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> MCR2Loss:
         super()._apply(fn, recurse)

@@ -26,19 +26,24 @@ class MCR2Settings(ObjectiveSettings):
     memory: int = setting(0, at_least=0)
     """Rows of past features from which it takes its class statistics; 0 for the batch alone."""
     soft_memory: bool = False
-    """The memory takes mixed samples, which belong to two classes. A step takes longer, and more so with more classes."""
+    """The memory takes mixed samples, which belong to two classes. Steps take longer, and more so with more classes."""
 
     def contradictions_with(self, batch_size: int) -> Iterator[str]:
         """A batch replaces the oldest rows, so it must fit in."""
         if 0 < self.memory < batch_size:
             yield f"memory must hold a whole batch: 0, or at least batch_size {batch_size}, got {self.memory!r}"
         if self.soft_memory and self.memory == 0:
-            yield f"soft_memory needs a memory of at least batch_size {batch_size}, got memory=0"
+            yield f"soft_memory needs memory, at least batch_size {batch_size}, got 0: set memory, or soft_memory=false"
 
     @property
     def takes_memberships(self) -> bool:
         """The rows of a memory have one class each, unless it is soft."""
         return self.memory == 0 or self.soft_memory
+
+    @property
+    def expects_memberships(self) -> bool:
+        """A soft memory costs time for them."""
+        return self.soft_memory
 
     @classmethod
     def rule(cls, num_classes: int, dim: int, batch_size: int) -> dict[str, Any]:

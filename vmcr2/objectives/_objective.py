@@ -146,6 +146,11 @@ class ObjectiveSettings(Settings):
         """Whether a training step may give it memberships (m, k) instead of labels."""
         return True
 
+    @property
+    def expects_memberships(self) -> bool:
+        """Whether it is set up for samples of several classes, and pays for it."""
+        return False
+
     @classmethod
     def rule(cls, num_classes: int, dim: int, batch_size: int) -> dict[str, Any]:
         """What suits data that nobody has searched for, by flat name: own settings, learning rate and weight decay."""

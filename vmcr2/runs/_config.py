@@ -66,6 +66,8 @@ class Config:
                 "a memory, and V-MCR² in blocks, need one class for each sample: "
                 "set mix=none, soft_memory=true, memory=0 or block=false"
             )
+        if self.data.mix == "none" and self.objective.expects_memberships:
+            raise UserError("soft_memory is for mixed samples, and costs time: set mix, or soft_memory=false")
         if self.run.components > self.model.dim:
             raise UserError(f"components must be at most dim {self.model.dim}, got {self.run.components!r}")
         size, shift = self.data.image_size, self.run.average_shifts
