@@ -40,6 +40,7 @@ STARTS: dict[str, dict[str, Any]] = {
     "cifar100-preact-ce": {"mix": "none"},
     "tiny-imagenet-mcr2": {"augmentation": "resized-crop", "least_area": 0.5, "components": 0},
     "tiny-imagenet-ce": {"lr": 1.0},
+    "tiny-imagenet-d200-vmcr2": {"augmentation": "flip"},
     "tiny-imagenet-preact-ce": {"lr": 0.5},
 }
 """What recipes had when their studies began, and have no more. A run's name says what it changes from there."""
