@@ -83,13 +83,19 @@ def compression(z: Tensor, classes: Classes, eps_sq: float, backend: Backend, gu
     return _hard(z, classes, eps_sq, backend, guard)
 
 
-def compression_with_gradient(z: Tensor, classes: Classes, eps_sq: float, guard: Guard) -> tuple[Tensor, Tensor]:
-    """R_c, differentiable in memberships but not in z, and ∂R_c/∂Z, (m, d)."""
+def compression_with_gradient(
+    z: Tensor, classes: Classes, eps_sq: float, guard: Guard, *, first: int = 0
+) -> tuple[Tensor, Tensor]:
+    """R_c, differentiable in memberships but not in z, and the rows of ∂R_c/∂Z from ``first`` on, (m − first, d).
+
+    ``first`` is more than 0 only where memberships want no gradient.
+    """
     if isinstance(classes, HardClasses):
         with torch.no_grad():
-            return hard_compression(z, classes, eps_sq, "auto", guard, with_gradient=True)
+            value, gradient = hard_compression(z, classes, eps_sq, "auto", guard, with_gradient=True)
+        return value, gradient[first:]
     by_gram = _smaller_side_is_gram(len(z), z.shape[1], "auto")
-    value, gradient, by_membership = soft_parts(z, classes, eps_sq, guard, by_gram=by_gram, wants_z=True)
+    value, gradient, by_membership = soft_parts(z, classes, eps_sq, guard, by_gram=by_gram, wants_z=True, first=first)
     if wants_gradient(classes.membership):
         value = attach_gradient(value, classes.membership, by_membership)
     return value, gradient
@@ -166,12 +172,7 @@ def carried_compression(
     memberships Π it is (c/m) Σ_j Π_ij S_j⁻¹ z_i; a row of ``memory`` whose memberships are 0 is empty.
     """
     rows = torch.cat([memory, z])
-    if isinstance(classes, SoftClasses):
-        by_gram = _smaller_side_is_gram(len(rows), z.shape[1], "auto")
-        value, gradient, _ = soft_parts(rows, classes, eps_sq, guard, by_gram=by_gram, wants_z=True, first=len(memory))
-    else:
-        value, gradient = hard_compression(rows, classes, eps_sq, "auto", guard, with_gradient=True)
-        gradient = gradient[len(memory) :]
+    value, gradient = compression_with_gradient(rows, classes, eps_sq, guard, first=len(memory))
     return value, gradient * (classes.sizes.sum() / len(z))
 
 
