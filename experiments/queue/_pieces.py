@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fnmatch import fnmatch
-from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,14 +51,9 @@ def pieces(runs: Path, only: Sequence[str] = ("*",), but: Sequence[str] = ()) ->
             for seed in row.seeds
             if result_of(RESULTS, row, seed) is None
         ]
-    named = [(piece, _first(piece.name, only)) for piece in found if _first(piece.name, but) is None]
-    chosen = [(at, piece) for piece, at in named if at is not None]
-    return [piece for _, piece in sorted(chosen, key=itemgetter(0))]
-
-
-def _first(name: str, patterns: Sequence[str]) -> int | None:
-    """Where the first pattern stands that the name matches."""
-    return next((at for at, pattern in enumerate(patterns) if fnmatch(name, pattern)), None)
+    left = [piece for piece in found if not any(fnmatch(piece.name, pattern) for pattern in but)]
+    # a name that another pattern has matched before keeps its place
+    return list({piece.name: piece for pattern in only for piece in left if fnmatch(piece.name, pattern)}.values())
 
 
 def alone(config: Config) -> float:
