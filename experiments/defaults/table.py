@@ -26,7 +26,7 @@ SHOWN = {
         *("focus-cifar10-short", "levers-cifar100", "row-cifar10-vmcr2-longer", "row-cifar10-ce-longer"),
         *("row-cifar10-mixed", "row-cifar10-next", "levers-cifar100-narrow", "row-cifar100-preact", "rule-focus"),
         *("row-tiny-imagenet", "row-tiny-imagenet-more", "row-tiny-imagenet-next", "row-tiny-imagenet-d200"),
-        *("row-tiny-imagenet-preact",),
+        "row-tiny-imagenet-preact",
     ),
     DOCS / "tuning-log.md": (
         *("row-cifar10-vmcr2", "row-cifar10-ce", "row-cifar10-mcr2", "row-cifar10-mcr2-longer", "row-cifar10"),
